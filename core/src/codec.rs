@@ -1,0 +1,437 @@
+//! The stored form of a limiter (RDB, `DUMP`) and of an effect (replication, AOF).
+//!
+//! Both start with a version byte of their own. A newer module reads every older version; an unknown one is
+//! refused, and so is anything that breaks an invariant: what is decoded can be trusted as if it had
+//! been computed here. No length in the bytes is believed before that many bytes were seen.
+//!
+//! | limiter | |
+//! |---|---|
+//! | version | 1 |
+//! | algorithm | 0 unused, 1 sliding, 2 bucket, 3 fixed, 4 counter, 5 concurrency |
+//! | rule | window, limit, and burst for a bucket or offset for a fixed window (left out when unused) |
+//! | state | as the algorithm writes it |
+//! | TTL last set, block's end, exemption's end | ms of epoch time, 0 for none |
+//!
+//! | effect | |
+//! |---|---|
+//! | version | 1 |
+//! | parts | bits: 1 write, 2 holds, 4 expiry, 8 start over, 16 a whole limiter follows instead |
+//! | write | algorithm and rule as above, then the change |
+//! | block's end, exemption's end; expiry | ms of epoch time |
+//!
+//! Numbers are variable-length: see [`crate::varint`].
+
+use std::fmt;
+
+use crate::bucket::{Bucket, max_deficit};
+use crate::concurrency::{LeaseChange, Leases, decode_id, decode_lease, encode_lease};
+use crate::counter::Counter;
+use crate::effect::{Change, Effect, Write};
+use crate::fixed::Fixed;
+use crate::limiter::{Holds, Limiter, State};
+use crate::rule::{Algorithm, MAX_IN_USE, MAX_TIME_MS, Rule, Shape};
+use crate::sliding::{Log, LogChange};
+use crate::varint;
+
+const LIMITER_VERSION: u8 = 1;
+const EFFECT_VERSION: u8 = 1;
+
+const UNUSED: u8 = 0;
+const SLIDING: u8 = 1;
+const BUCKET: u8 = 2;
+const FIXED: u8 = 3;
+const COUNTER: u8 = 4;
+const CONCURRENCY: u8 = 5;
+
+const HAS_WRITE: u8 = 1;
+const HAS_HOLDS: u8 = 2;
+const HAS_EXPIRY: u8 = 4;
+const START_OVER: u8 = 8;
+const WHOLE: u8 = 16;
+
+const LOG_ADD: u8 = 0;
+const LOG_GIVE_BACK: u8 = 1;
+const LOG_PULL_BACK: u8 = 2;
+
+const LEASE_PUT: u8 = 0;
+const LEASE_END: u8 = 1;
+const LEASE_PULL_BACK: u8 = 2;
+
+/// Bytes that are no limiter or effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// Written by a later version of the module.
+    Version(u8),
+    /// They break an invariant, or end too early or too late.
+    Damaged,
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DecodeError::Version(version) => {
+                write!(f, "version {version} is unknown, it takes a newer module to read it")
+            }
+            DecodeError::Damaged => write!(f, "damaged value"),
+        }
+    }
+}
+
+/// What an effect command carries for a key.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Payload {
+    /// A change of the limiter there.
+    Effect(Effect),
+    /// A limiter that takes the place of whatever limiter is there.
+    Whole(Limiter),
+}
+
+/// Appends the stored form of a limiter.
+pub fn encode_limiter(limiter: &Limiter, out: &mut Vec<u8>) {
+    out.push(LIMITER_VERSION);
+    match limiter.rule() {
+        None => out.push(UNUSED),
+        Some(rule) => encode_rule(&rule, out),
+    }
+    match limiter.state() {
+        State::Unused => {}
+        State::Bucket(bucket) => encode_bucket(bucket, out),
+        State::Sliding(log) => log.encode(out),
+        State::Fixed(fixed) => encode_fixed(fixed, out),
+        State::Counter(counter) => encode_counter(counter, out),
+        State::Concurrency(leases) => leases.encode(out),
+    }
+    encode_time(limiter.expire_at_ms, out);
+    encode_holds(&limiter.holds(), out);
+}
+
+/// Reads a limiter back.
+///
+/// # Errors
+/// An unknown version, or bytes that break an invariant or do not end with the limiter.
+pub fn decode_limiter(bytes: &[u8]) -> Result<Limiter, DecodeError> {
+    let mut reader = Reader { bytes, at: 0 };
+    reader.version(LIMITER_VERSION)?;
+    reader.limiter().filter(|_| reader.is_at_end()).ok_or(DecodeError::Damaged)
+}
+
+/// Appends the form in which an effect travels.
+pub fn encode_effect(effect: &Effect, out: &mut Vec<u8>) {
+    let mut parts = 0;
+    if let Some(write) = &effect.write {
+        parts |= HAS_WRITE | if write.start_over { START_OVER } else { 0 };
+    }
+    parts |= if effect.holds.is_some() { HAS_HOLDS } else { 0 };
+    parts |= if effect.expire_at_ms.is_some() { HAS_EXPIRY } else { 0 };
+    out.extend_from_slice(&[EFFECT_VERSION, parts]);
+    if let Some(write) = &effect.write {
+        encode_rule(&write.rule, out);
+        match &write.change {
+            Change::Bucket(bucket) => encode_bucket(bucket, out),
+            Change::Fixed(fixed) => encode_fixed(fixed, out),
+            Change::Counter(counter) => encode_counter(counter, out),
+            Change::Log(change) => encode_log_change(*change, out),
+            Change::Lease(change) => encode_lease_change(change, out),
+        }
+    }
+    if let Some(holds) = &effect.holds {
+        encode_holds(holds, out);
+    }
+    if let Some(expire_at_ms) = effect.expire_at_ms {
+        encode_time(expire_at_ms, out);
+    }
+}
+
+/// Appends an effect that makes a key hold exactly this limiter.
+pub fn encode_whole(limiter: &Limiter, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[EFFECT_VERSION, WHOLE]);
+    encode_limiter(limiter, out);
+}
+
+/// Reads what an effect command carries for a key.
+///
+/// # Errors
+/// As [`decode_limiter`].
+pub fn decode_payload(bytes: &[u8]) -> Result<Payload, DecodeError> {
+    let mut reader = Reader { bytes, at: 0 };
+    reader.version(EFFECT_VERSION)?;
+    let parts = reader.byte().ok_or(DecodeError::Damaged)?;
+    if parts == WHOLE {
+        let rest = bytes.get(reader.at..).unwrap_or_default();
+        return decode_limiter(rest).map(Payload::Whole);
+    }
+    reader
+        .effect(parts)
+        .filter(|_| reader.is_at_end())
+        .map(Payload::Effect)
+        .ok_or(DecodeError::Damaged)
+}
+
+fn encode_rule(rule: &Rule, out: &mut Vec<u8>) {
+    out.push(match rule.algorithm() {
+        Algorithm::Sliding => SLIDING,
+        Algorithm::Bucket => BUCKET,
+        Algorithm::Fixed => FIXED,
+        Algorithm::Counter => COUNTER,
+        Algorithm::Concurrency => CONCURRENCY,
+    });
+    varint::write(out, rule.window_ms() as u64);
+    varint::write(out, rule.limit());
+    match rule.algorithm() {
+        Algorithm::Bucket => varint::write(out, rule.burst()),
+        Algorithm::Fixed => varint::write(out, rule.offset_ms() as u64),
+        _ => {}
+    }
+}
+
+/// The burst is part of the rule. The deficit is split at bit 63: the high part is nearly always one byte.
+fn encode_bucket(bucket: &Bucket, out: &mut Vec<u8>) {
+    let deficit = bucket.deficit();
+    encode_time(bucket.at_ms, out);
+    varint::write_signed(out, (deficit >> 63) as i64);
+    varint::write(out, deficit as u64 & (u64::MAX >> 1));
+}
+
+/// Starts of windows can be before the epoch, and the offset is part of the rule.
+fn encode_fixed(fixed: &Fixed, out: &mut Vec<u8>) {
+    varint::write_signed(out, fixed.start_ms);
+    varint::write(out, fixed.used);
+}
+
+fn encode_counter(counter: &Counter, out: &mut Vec<u8>) {
+    varint::write_signed(out, counter.start_ms);
+    varint::write(out, counter.previous);
+    varint::write(out, counter.current);
+}
+
+fn encode_lease_change(change: &LeaseChange, out: &mut Vec<u8>) {
+    match change {
+        LeaseChange::Put { now_ms, id, lease, carried } => {
+            out.push(LEASE_PUT);
+            encode_time(*now_ms, out);
+            encode_lease(id, lease, out);
+            varint::write(out, *carried);
+        }
+        LeaseChange::End { now_ms, id } => {
+            out.push(LEASE_END);
+            encode_time(*now_ms, out);
+            varint::write(out, id.len() as u64);
+            out.extend_from_slice(id);
+        }
+        LeaseChange::PullBack { now_ms } => {
+            out.push(LEASE_PULL_BACK);
+            encode_time(*now_ms, out);
+        }
+    }
+}
+
+fn encode_log_change(change: LogChange, out: &mut Vec<u8>) {
+    match change {
+        LogChange::Add { cutoff_ms, at_ms, permits } => {
+            out.push(LOG_ADD);
+            varint::write_signed(out, cutoff_ms);
+            encode_time(at_ms, out);
+            varint::write(out, permits);
+        }
+        LogChange::GiveBack { cutoff_ms, permits } => {
+            out.push(LOG_GIVE_BACK);
+            varint::write_signed(out, cutoff_ms);
+            varint::write(out, permits);
+        }
+        LogChange::PullBack { now_ms } => {
+            out.push(LOG_PULL_BACK);
+            encode_time(now_ms, out);
+        }
+    }
+}
+
+fn encode_holds(holds: &Holds, out: &mut Vec<u8>) {
+    encode_time(holds.blocked_until_ms, out);
+    encode_time(holds.exempt_until_ms, out);
+}
+
+/// Times are never before the epoch.
+fn encode_time(time_ms: i64, out: &mut Vec<u8>) {
+    varint::write(out, time_ms.max(0) as u64);
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn is_at_end(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
+    fn version(&mut self, known: u8) -> Result<(), DecodeError> {
+        match self.byte() {
+            Some(version) if version == known => Ok(()),
+            Some(version) => Err(DecodeError::Version(version)),
+            None => Err(DecodeError::Damaged),
+        }
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        let byte = *self.bytes.get(self.at)?;
+        self.at += 1;
+        Some(byte)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        varint::read(self.bytes, &mut self.at)
+    }
+
+    fn signed(&mut self) -> Option<i64> {
+        varint::read_signed(self.bytes, &mut self.at)
+    }
+
+    fn time(&mut self) -> Option<i64> {
+        i64::try_from(self.number()?).ok().filter(|time_ms| *time_ms <= MAX_TIME_MS)
+    }
+
+    fn permits(&mut self) -> Option<u64> {
+        self.number().filter(|permits| *permits <= MAX_IN_USE)
+    }
+
+    fn cutoff(&mut self) -> Option<i64> {
+        self.signed().filter(|cutoff_ms| (-MAX_TIME_MS..=MAX_TIME_MS).contains(cutoff_ms))
+    }
+
+    /// A rule that can have been stored: its limit is above 0.
+    fn rule(&mut self, tag: u8) -> Option<Rule> {
+        let window_ms = i64::try_from(self.number()?).ok()?;
+        let limit = self.number().filter(|limit| *limit > 0)?;
+        let mut shape = Shape::default();
+        let algorithm = match tag {
+            SLIDING => Algorithm::Sliding,
+            BUCKET => {
+                shape.burst = Some(self.number()?);
+                Algorithm::Bucket
+            }
+            FIXED => {
+                shape.offset_ms = Some(self.time()?);
+                Algorithm::Fixed
+            }
+            COUNTER => Algorithm::Counter,
+            CONCURRENCY => Algorithm::Concurrency,
+            _ => return None,
+        };
+        Rule::new(algorithm, window_ms, limit, shape).ok()
+    }
+
+    /// The start of a window that is aligned as the rule says.
+    fn start(&mut self, rule: &Rule) -> Option<i64> {
+        let start_ms = self.cutoff()?;
+        let aligned = (start_ms - rule.offset_ms()).rem_euclid(rule.window_ms()) == 0;
+        aligned.then_some(start_ms)
+    }
+
+    fn fixed(&mut self, rule: &Rule) -> Option<Fixed> {
+        let start_ms = self.start(rule)?;
+        Some(Fixed { start_ms, offset_ms: rule.offset_ms(), used: self.permits()? })
+    }
+
+    fn counter(&mut self, rule: &Rule) -> Option<Counter> {
+        let start_ms = self.start(rule)?;
+        let (previous, current) = (self.permits()?, self.permits()?);
+        let in_range = previous + current <= MAX_IN_USE;
+        in_range.then_some(Counter { start_ms, previous, current })
+    }
+
+    fn bucket(&mut self, rule: &Rule) -> Option<Bucket> {
+        let at_ms = self.time()?;
+        let high = self.signed()?;
+        let low = self.number().filter(|low| low >> 63 == 0)?;
+        let deficit = i128::from(high) << 63 | i128::from(low);
+        let least = 1 - i128::from(rule.limit());
+        let in_range = (least..=max_deficit(rule.window_ms())).contains(&deficit);
+        in_range.then(|| Bucket::new(at_ms, rule.burst(), deficit))
+    }
+
+    fn holds(&mut self) -> Option<Holds> {
+        Some(Holds { blocked_until_ms: self.time()?, exempt_until_ms: self.time()? })
+    }
+
+    fn limiter(&mut self) -> Option<Limiter> {
+        let mut limiter = Limiter::default();
+        let tag = self.byte()?;
+        if tag != UNUSED {
+            let rule = self.rule(tag)?;
+            limiter.window_ms = rule.window_ms();
+            limiter.limit = rule.limit();
+            limiter.state = match rule.algorithm() {
+                Algorithm::Bucket => State::Bucket(self.bucket(&rule)?),
+                Algorithm::Sliding => {
+                    State::Sliding(Box::new(Log::decode(self.bytes, &mut self.at)?))
+                }
+                Algorithm::Fixed => State::Fixed(self.fixed(&rule)?),
+                Algorithm::Counter => State::Counter(self.counter(&rule)?),
+                Algorithm::Concurrency => {
+                    State::Concurrency(Box::new(Leases::decode(self.bytes, &mut self.at)?))
+                }
+            };
+        }
+        limiter.expire_at_ms = self.time()?;
+        limiter.holds = Some(self.holds()?).filter(|h| *h != Holds::default()).map(Box::new);
+        Some(limiter)
+    }
+
+    fn effect(&mut self, parts: u8) -> Option<Effect> {
+        if parts & !(HAS_WRITE | HAS_HOLDS | HAS_EXPIRY | START_OVER) != 0 {
+            return None;
+        }
+        let has = |part| parts & part != 0;
+        let mut effect = Effect::default();
+        if has(HAS_WRITE) {
+            let tag = self.byte()?;
+            let rule = self.rule(tag)?;
+            let change = match rule.algorithm() {
+                Algorithm::Bucket => Change::Bucket(self.bucket(&rule)?),
+                Algorithm::Sliding => Change::Log(self.log_change()?),
+                Algorithm::Fixed => Change::Fixed(self.fixed(&rule)?),
+                Algorithm::Counter => Change::Counter(self.counter(&rule)?),
+                Algorithm::Concurrency => Change::Lease(self.lease_change()?),
+            };
+            effect.write = Some(Write { rule, start_over: has(START_OVER), change });
+        }
+        if has(HAS_HOLDS) {
+            effect.holds = Some(self.holds()?);
+        }
+        if has(HAS_EXPIRY) {
+            effect.expire_at_ms = Some(self.time()?);
+        }
+        Some(effect)
+    }
+
+    fn lease_change(&mut self) -> Option<LeaseChange> {
+        Some(match self.byte()? {
+            LEASE_PUT => {
+                let now_ms = self.time()?;
+                let (id, lease) = decode_lease(self.bytes, &mut self.at)?;
+                LeaseChange::Put { now_ms, id, lease, carried: self.permits()? }
+            }
+            LEASE_END => {
+                LeaseChange::End { now_ms: self.time()?, id: decode_id(self.bytes, &mut self.at)? }
+            }
+            LEASE_PULL_BACK => LeaseChange::PullBack { now_ms: self.time()? },
+            _ => return None,
+        })
+    }
+
+    fn log_change(&mut self) -> Option<LogChange> {
+        Some(match self.byte()? {
+            LOG_ADD => LogChange::Add {
+                cutoff_ms: self.cutoff()?,
+                at_ms: self.time()?,
+                permits: self.permits()?,
+            },
+            LOG_GIVE_BACK => {
+                LogChange::GiveBack { cutoff_ms: self.cutoff()?, permits: self.permits()? }
+            }
+            LOG_PULL_BACK => LogChange::PullBack { now_ms: self.time()? },
+            _ => return None,
+        })
+    }
+}

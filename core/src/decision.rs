@@ -1,0 +1,312 @@
+//! The decision over all limiters of a call: check every one, then deduct from all or from none.
+//!
+//! [`decide`] changes nothing. It leaves a [`Verdict`] and an [`Effect`] in each slot; the caller applies the
+//! effects, or drops them to have only asked.
+
+use crate::effect::Effect;
+use crate::limiter::{Holds, Limiter};
+use crate::rule::{MAX_TIME_MS, Rule};
+use crate::view::View;
+
+/// What is asked of one limiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// The rule to judge by.
+    pub rule: Rule,
+    /// Permits that one acquisition takes.
+    pub cost: u64,
+    /// For how long the limiter goes on denying once it lacks room, in ms; 0: only while it does.
+    pub block_ms: i64,
+}
+
+/// What is asked of all limiters of a call alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms<'a> {
+    /// The server's clock, read once for the call, in ms of epoch time.
+    pub now_ms: i64,
+    /// Above how many entries a sliding log rounds: see [`crate::sliding`].
+    pub resolution: u32,
+    /// As many acquisitions as all limiters allow, up to this number; at least 1.
+    pub upto: u64,
+    /// Take now what comes due within so many ms. For buckets.
+    pub reserve_ms: i64,
+    /// Deduct whatever the check says.
+    pub force: bool,
+    /// The name of the lease, for concurrency limiters.
+    pub id: Option<&'a [u8]>,
+}
+
+impl Default for Terms<'_> {
+    /// One plain acquisition, with the time left to fill in.
+    fn default() -> Self {
+        let resolution = crate::sliding::DEFAULT_RESOLUTION;
+        Terms { now_ms: 0, resolution, upto: 1, reserve_ms: 0, force: false, id: None }
+    }
+}
+
+/// The answer of one limiter on its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Acquisitions that it alone would have granted.
+    pub granted: u64,
+    /// Its capacity.
+    pub limit: u64,
+    /// Permits that could be taken after the call, 0 to the capacity.
+    pub remaining: u64,
+    /// Ms until the same request would be granted: 0 if it was, -1 if it never can be.
+    pub retry_after_ms: i64,
+    /// Ms until it is as good as new.
+    pub reset_after_ms: i64,
+}
+
+/// The answer to the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// How many acquisitions were granted.
+    pub granted: u64,
+    /// The largest wait over the denying limiters, in ms; -1 if one of them can never grant.
+    pub retry_after_ms: i64,
+    /// The index of the limiter that binds: see DESIGN of the reply in `docs/commands.md`.
+    pub binding: usize,
+}
+
+/// One limiter's part of a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot<'a> {
+    stored: Option<&'a Limiter>,
+    holds: Holds,
+    ask: Ask,
+    /// `None` when the limit is 0.
+    view: Option<View<'a>>,
+    /// Acquisitions that fit.
+    room: u64,
+    /// Whether permits were taken.
+    taken: bool,
+    /// Whether a block began.
+    blocks: bool,
+    verdict: Verdict,
+}
+
+/// Acquisitions without bound.
+const UNLIMITED: u64 = u64::MAX;
+
+/// How long a key outlives its limiter at least, so that its TTL need not move at each grant, in ms.
+pub(crate) const MIN_SLACK_MS: i64 = 1000;
+
+impl<'a> Slot<'a> {
+    /// A slot for a stored limiter (none: a fresh one).
+    pub fn new(stored: Option<&'a Limiter>, ask: Ask) -> Slot<'a> {
+        Slot {
+            stored,
+            holds: stored.map_or(Holds::default(), Limiter::holds),
+            ask,
+            view: None,
+            room: 0,
+            taken: false,
+            blocks: false,
+            verdict: Verdict { limit: ask.rule.capacity(), ..Verdict::default() },
+        }
+    }
+
+    /// What was asked of this limiter.
+    pub fn ask(&self) -> &Ask {
+        &self.ask
+    }
+
+    /// This limiter's own answer, after [`decide`].
+    pub fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+
+    fn is_blocked(&self, now_ms: i64) -> bool {
+        self.holds.blocked_until_ms > now_ms
+    }
+
+    fn is_exempt(&self, now_ms: i64) -> bool {
+        self.holds.exempt_until_ms > now_ms && !self.is_blocked(now_ms)
+    }
+
+    /// Looks at the limiter and finds how many acquisitions fit.
+    fn check(&mut self, terms: &Terms<'a>) {
+        let (rule, now_ms) = (self.ask.rule, terms.now_ms);
+        let capacity = rule.capacity();
+        if capacity > 0 {
+            self.view = Some(View::new(self.stored, rule, now_ms, terms));
+        }
+        if self.is_exempt(now_ms) {
+            self.room = UNLIMITED;
+        } else if let Some(view) = self.view.as_ref().filter(|_| !self.is_blocked(now_ms)) {
+            self.room = match (self.ask.cost, terms.reserve_ms) {
+                (0, _) => {
+                    if view.in_use() <= capacity {
+                        UNLIMITED
+                    } else {
+                        0
+                    }
+                }
+                (cost, 0) => rooms(capacity, view, cost),
+                (cost, reserve_ms) => {
+                    let due =
+                        View::new(self.stored, rule, now_ms.saturating_add(reserve_ms), terms);
+                    rooms(capacity, &due, cost)
+                }
+            };
+        }
+    }
+
+    /// Takes what `acquisitions` cost, and starts a block if that is due.
+    fn take(&mut self, acquisitions: u64, terms: &Terms<'a>) {
+        let Ask { cost, block_ms, .. } = self.ask;
+        let capacity = self.verdict.limit;
+        let counts = !self.is_exempt(terms.now_ms);
+        let Some(view) = self.view.as_mut().filter(|_| counts && cost > 0) else {
+            return;
+        };
+        // How long a reservation must wait is known only before it is taken.
+        if terms.reserve_ms > 0 && acquisitions > 0 {
+            let at_most = capacity.saturating_sub(cost.saturating_mul(acquisitions));
+            self.verdict.retry_after_ms = view.earliest(at_most) - terms.now_ms;
+        }
+        if acquisitions > 0 {
+            view.take(cost.saturating_mul(acquisitions));
+            self.taken = true;
+        }
+        let lacks_room = self.room == 0 || (terms.force && view.in_use() >= capacity);
+        let may_block = block_ms > 0 && cost <= capacity && !self.is_blocked(terms.now_ms);
+        if lacks_room && may_block {
+            self.holds.blocked_until_ms = terms.now_ms.saturating_add(block_ms).min(MAX_TIME_MS);
+            self.blocks = true;
+        }
+    }
+
+    /// Fills in the verdict, as it stands after the call.
+    fn settle(&mut self, terms: &Terms<'a>) {
+        let now_ms = terms.now_ms;
+        let capacity = self.verdict.limit;
+        let blocked_ms = (self.holds.blocked_until_ms - now_ms).max(0);
+        let exempt = self.is_exempt(now_ms);
+        let verdict = &mut self.verdict;
+        verdict.granted = self.room.min(terms.upto);
+        let Some(view) = &self.view else {
+            verdict.retry_after_ms = if exempt { 0 } else { -1 };
+            verdict.reset_after_ms = blocked_ms;
+            return;
+        };
+        verdict.remaining = match (exempt, blocked_ms) {
+            (true, _) => capacity,
+            (false, 0) => capacity.saturating_sub(view.in_use()),
+            (false, _) => 0,
+        };
+        verdict.reset_after_ms = (view.full_at() - now_ms).max(blocked_ms);
+        if self.room == 0 {
+            verdict.retry_after_ms = match capacity.checked_sub(self.ask.cost) {
+                // A reservation is granted as soon as it comes due in time.
+                Some(at_most) => {
+                    (view.earliest(at_most) - now_ms - terms.reserve_ms).max(blocked_ms)
+                }
+                None => -1,
+            };
+        }
+    }
+
+    /// How many more acquisitions this limiter allows.
+    fn further(&self, now_ms: i64) -> u64 {
+        let further = self.verdict.remaining.checked_div(self.ask.cost);
+        further.filter(|_| !self.is_exempt(now_ms)).unwrap_or(UNLIMITED)
+    }
+
+    /// What the call does to this limiter, after [`decide`]; `None` when nothing.
+    pub fn effect(&self) -> Option<Effect> {
+        if !self.taken && !self.blocks {
+            return None;
+        }
+        let taken = self.view.as_ref().filter(|_| self.taken);
+        let void_at_ms = match (taken, self.stored) {
+            (Some(view), _) => view.void_at(),
+            (None, Some(stored)) => stored.void_at(),
+            (None, None) => 0,
+        };
+        Some(Effect {
+            write: taken.map(View::write),
+            holds: self.blocks.then_some(self.holds),
+            expire_at_ms: expiry(self.stored, self.ask.rule.window_ms(), void_at_ms, &self.holds),
+        })
+    }
+
+    /// Whether storing the effect needs more memory than the limiter has.
+    pub fn grows(&self, effect: &Effect) -> bool {
+        match (self.stored, &effect.write) {
+            (None, _) => true,
+            (Some(stored), Some(write)) => stored.grows(write),
+            (Some(_), None) => false,
+        }
+    }
+}
+
+/// How many acquisitions at `cost` fit.
+fn rooms(capacity: u64, view: &View<'_>, cost: u64) -> u64 {
+    let room = capacity.saturating_sub(view.in_the_way());
+    // A division is a good part of the whole decision, and most costs are 1.
+    if cost == 1 { room } else { room / cost }
+}
+
+/// Where the TTL must move to, in ms of epoch time; `None` when it reaches far enough.
+pub(crate) fn expiry(
+    stored: Option<&Limiter>,
+    window_ms: i64,
+    void_at_ms: i64,
+    holds: &Holds,
+) -> Option<i64> {
+    let needed_until_ms = void_at_ms.max(holds.end_ms());
+    if needed_until_ms <= stored.map_or(0, Limiter::expire_at_ms) {
+        return None;
+    }
+    let slack_ms = (window_ms / 8).max(MIN_SLACK_MS);
+    Some(void_at_ms.saturating_add(slack_ms).max(holds.end_ms()).min(MAX_TIME_MS))
+}
+
+/// Decides a call over at least one limiter.
+pub fn decide<'a>(slots: &mut [Slot<'a>], terms: &Terms<'a>) -> Decision {
+    let mut granted = terms.upto;
+    for slot in slots.iter_mut() {
+        slot.check(terms);
+        granted = granted.min(slot.room);
+    }
+    let acquisitions = if terms.force { terms.upto } else { granted };
+    for slot in slots.iter_mut() {
+        slot.take(acquisitions, terms);
+        slot.settle(terms);
+    }
+    if granted == 0 {
+        let binding = binding_of_denial(slots);
+        let retry_after_ms = slots.get(binding).map_or(0, |slot| slot.verdict.retry_after_ms);
+        return Decision { granted, retry_after_ms, binding };
+    }
+    let waits = slots.iter().map(|slot| slot.verdict.retry_after_ms);
+    let retry_after_ms = if terms.reserve_ms > 0 { waits.max().unwrap_or(0) } else { 0 };
+    Decision { granted, retry_after_ms, binding: binding_of_grant(slots, terms.now_ms) }
+}
+
+/// The limiter that allows the fewest further acquisitions, then the one with the least remaining, then
+/// the first.
+fn binding_of_grant(slots: &[Slot<'_>], now_ms: i64) -> usize {
+    if slots.len() == 1 {
+        return 0;
+    }
+    let keys = slots.iter().map(|slot| (slot.further(now_ms), slot.verdict.remaining));
+    keys.enumerate().min_by_key(|(i, key)| (*key, *i)).map_or(0, |(i, _)| i)
+}
+
+/// The denying limiter with the largest wait, of which "never" is the largest; then the first.
+fn binding_of_denial(slots: &[Slot<'_>]) -> usize {
+    let mut binding = 0;
+    let mut longest = 0;
+    for (i, slot) in slots.iter().enumerate().filter(|(_, slot)| slot.room == 0) {
+        // As an unsigned number -1 is the largest.
+        let wait = slot.verdict.retry_after_ms as u64;
+        if wait > longest {
+            (binding, longest) = (i, wait);
+        }
+    }
+    binding
+}

@@ -1,0 +1,49 @@
+//! What a call does to one limiter: results with absolute times, never the request.
+//!
+//! The primary applies an effect and sends it on; a replica or an AOF replay applies the same one and never looks at a
+//! clock. Its size depends on neither the limiter's history nor its number of permits.
+
+use crate::bucket::Bucket;
+use crate::concurrency::LeaseChange;
+use crate::counter::Counter;
+use crate::fixed::Fixed;
+use crate::limiter::Holds;
+use crate::rule::Rule;
+use crate::sliding::LogChange;
+
+/// A change of the algorithm's part of a limiter.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// The whole state.
+    Bucket(Bucket),
+    /// A change of the log.
+    Log(LogChange),
+    /// The whole state.
+    Fixed(Fixed),
+    /// The whole state.
+    Counter(Counter),
+    /// A change of the leases.
+    Lease(LeaseChange),
+}
+
+/// A change of the permits in use, and the rule under which it was made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Write {
+    /// The rule that the limiter is under from now on.
+    pub rule: Rule,
+    /// Forget the stored state first: it was void, or its permits are part of the change.
+    pub start_over: bool,
+    /// The change.
+    pub change: Change,
+}
+
+/// See the file's head. Parts that are `None` leave theirs as it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Effect {
+    /// The permits in use.
+    pub write: Option<Write>,
+    /// The block and the exemption.
+    pub holds: Option<Holds>,
+    /// When the key expires, in ms of epoch time.
+    pub expire_at_ms: Option<i64>,
+}

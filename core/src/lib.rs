@@ -1,0 +1,36 @@
+#![forbid(unsafe_code)]
+//! The limiter itself: rules, algorithms, decisions and encodings, without Redis, I/O or a clock.
+//!
+//! # Layout
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`rule`] | what a limiter is asked to enforce, and the ranges that everything relies on |
+//! | [`sliding`], [`bucket`], [`fixed`], [`counter`], [`concurrency`] | one algorithm each: its state and its arithmetic |
+//! | [`limiter`] | the state under one key, and the one way in which it changes |
+//! | [`effect`] | that change: results with absolute times |
+//! | `view` | a limiter at one moment under the rule asked, where the algorithms plug in |
+//! | [`decision`] | check every limiter of a call, then deduct from all or from none |
+//! | [`manage`] | what is done to one limiter by hand: refunds, releases, blocks |
+//! | [`codec`], [`varint`] | the stored form of limiters and effects |
+//! | [`request`], [`error`] | the grammar of the commands |
+//! | [`slot`] | hash slots, for servers that cannot tell them |
+//!
+//! Time is an argument everywhere, in whole milliseconds since the epoch; counts are integers.
+
+pub mod bucket;
+pub mod codec;
+pub mod concurrency;
+pub mod counter;
+pub mod decision;
+pub mod effect;
+pub mod error;
+pub mod fixed;
+pub mod limiter;
+pub mod manage;
+pub mod request;
+pub mod rule;
+pub mod sliding;
+pub mod slot;
+pub mod varint;
+mod view;

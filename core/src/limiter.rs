@@ -1,0 +1,248 @@
+//! The state kept under one key, and the one way in which it changes.
+//!
+//! A primary never changes a limiter in place by its own logic: it decides an [`Effect`] and applies it,
+//! and sends the same effect to replicas and to the AOF, which apply it by the same function. That
+//! is what keeps them alike.
+//!
+//! A bucket limiter is 64 bytes, one allocation. `expire_at_ms` is the TTL that was last set, kept
+//! here because asking the server for it would cost a look-up on each grant.
+
+use crate::bucket::Bucket;
+use crate::concurrency::{LeaseChange, Leases};
+use crate::counter::Counter;
+use crate::effect::{Change, Effect, Write};
+use crate::fixed::{Fixed, start_of};
+use crate::rule::{Algorithm, MAX_TIME_MS, Rule, Shape};
+use crate::sliding::{self, Log, LogChange};
+
+/// What an operator or a `BLOCK` laid on a limiter: the ends of its block and of its exemption, in ms of
+/// epoch time; 0 for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holds {
+    /// Everything is denied before this time.
+    pub blocked_until_ms: i64,
+    /// Everything passes uncounted before this time, unless blocked.
+    pub exempt_until_ms: i64,
+}
+
+impl Holds {
+    /// When the last of both ends.
+    pub fn end_ms(&self) -> i64 {
+        self.blocked_until_ms.max(self.exempt_until_ms)
+    }
+}
+
+/// The algorithm's part of a limiter.
+#[derive(Clone, Debug, PartialEq)]
+pub enum State {
+    /// Nothing was ever granted: there are only holds.
+    Unused,
+    /// See [`crate::bucket`].
+    Bucket(Bucket),
+    /// See [`crate::sliding`].
+    Sliding(Box<Log>),
+    /// See [`crate::fixed`].
+    Fixed(Fixed),
+    /// See [`crate::counter`].
+    Counter(Counter),
+    /// See [`crate::concurrency`].
+    Concurrency(Box<Leases>),
+}
+
+/// The state kept under one key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limiter {
+    pub(crate) window_ms: i64,
+    pub(crate) limit: u64,
+    pub(crate) expire_at_ms: i64,
+    pub(crate) holds: Option<Box<Holds>>,
+    pub(crate) state: State,
+}
+
+impl Default for Limiter {
+    fn default() -> Limiter {
+        Limiter { window_ms: 0, limit: 0, expire_at_ms: 0, holds: None, state: State::Unused }
+    }
+}
+
+impl Limiter {
+    /// The rule that last wrote the limiter, or `None` when nothing was ever granted.
+    pub fn rule(&self) -> Option<Rule> {
+        let mut shape = Shape::default();
+        let algorithm = match &self.state {
+            State::Unused => return None,
+            State::Bucket(bucket) => {
+                shape.burst = Some(bucket.burst);
+                Algorithm::Bucket
+            }
+            State::Sliding(_) => Algorithm::Sliding,
+            State::Fixed(fixed) => {
+                shape.offset_ms = Some(fixed.offset_ms);
+                Algorithm::Fixed
+            }
+            State::Counter(_) => Algorithm::Counter,
+            State::Concurrency(_) => Algorithm::Concurrency,
+        };
+        Rule::new(algorithm, self.window_ms, self.limit, shape).ok()
+    }
+
+    /// Whether `rule` is the rule that last wrote the limiter.
+    pub(crate) fn has_rule(&self, rule: &Rule) -> bool {
+        let same_shape = match (&self.state, rule.algorithm()) {
+            (State::Bucket(bucket), Algorithm::Bucket) => bucket.burst == rule.burst(),
+            (State::Fixed(fixed), Algorithm::Fixed) => fixed.offset_ms == rule.offset_ms(),
+            (State::Sliding(_), Algorithm::Sliding) => true,
+            (State::Counter(_), Algorithm::Counter) => true,
+            (State::Concurrency(_), Algorithm::Concurrency) => true,
+            _ => false,
+        };
+        same_shape && self.window_ms == rule.window_ms() && self.limit == rule.limit()
+    }
+
+    /// The block and the exemption.
+    pub fn holds(&self) -> Holds {
+        self.holds.as_deref().copied().unwrap_or_default()
+    }
+
+    /// The TTL that was last set, as a time; 0 for none.
+    pub fn expire_at_ms(&self) -> i64 {
+        self.expire_at_ms
+    }
+
+    /// The algorithm's part, for a caller that reports it or relocates its allocations.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// See [`Limiter::state`].
+    pub fn state_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+
+    /// Bytes allocated besides the struct itself, about.
+    pub fn heap_bytes(&self) -> usize {
+        let holds = self.holds.as_deref().map_or(0, size_of_val);
+        holds
+            + match &self.state {
+                State::Sliding(log) => size_of::<Log>() + log.heap_bytes(),
+                State::Concurrency(leases) => size_of::<Leases>() + leases.heap_bytes(),
+                _ => 0,
+            }
+    }
+
+    /// How many allocations the limiter is made of, about.
+    pub fn allocations(&self) -> usize {
+        1 + match &self.state {
+            State::Sliding(_) => 2,
+            State::Concurrency(leases) => 1 + leases.len(),
+            _ => 0,
+        }
+    }
+
+    /// The holds' allocation, for a caller that relocates it.
+    pub fn holds_mut(&mut self) -> Option<&mut Box<Holds>> {
+        self.holds.as_mut()
+    }
+
+    /// When the limiter will be as good as new under the rule that last wrote it. From then on it is
+    /// treated as fresh, by every rule.
+    pub fn void_at(&self) -> i64 {
+        let void_at = match &self.state {
+            State::Unused => 0,
+            State::Bucket(bucket) => bucket.void_at(self.limit),
+            State::Sliding(log) => log.newest_ms().saturating_add(self.window_ms),
+            State::Fixed(fixed) => fixed.void_at(self.window_ms),
+            State::Counter(counter) => counter.void_at(self.window_ms),
+            State::Concurrency(leases) => leases.last_end_ms(),
+        };
+        void_at.min(MAX_TIME_MS)
+    }
+
+    /// The effect that corrects a limiter whose stored time is ahead of `now_ms`, because the clock
+    /// stepped back; `None` when it is not. Grants that were rounded up (see [`crate::sliding`]) are
+    /// rightly ahead, up to `now_ms` rounded up.
+    pub fn pull_back(&self, now_ms: i64, resolution: u32) -> Option<Effect> {
+        let change = match &self.state {
+            State::Bucket(bucket) if bucket.at_ms > now_ms => {
+                // A refill beyond the cap belongs to a millisecond that is gone.
+                Change::Bucket(Bucket::new(now_ms, bucket.burst, bucket.deficit().max(0)))
+            }
+            State::Sliding(log) if log.newest_ms() > now_ms => {
+                let rule = self.rule()?;
+                if log.newest_ms() <= sliding::stamp(&rule, log.entries(), resolution, now_ms) {
+                    return None;
+                }
+                Change::Log(LogChange::PullBack { now_ms })
+            }
+            State::Fixed(fixed) if fixed.start_ms > now_ms => {
+                let start_ms = start_of(now_ms, self.window_ms, fixed.offset_ms);
+                Change::Fixed(Fixed { start_ms, ..*fixed })
+            }
+            State::Counter(counter) if counter.start_ms > now_ms => {
+                let start_ms = start_of(now_ms, self.window_ms, 0);
+                Change::Counter(Counter { start_ms, ..*counter })
+            }
+            State::Concurrency(leases) if leases.is_ahead(now_ms) => {
+                Change::Lease(LeaseChange::PullBack { now_ms })
+            }
+            _ => return None,
+        };
+        let write = Write { rule: self.rule()?, start_over: false, change };
+        Some(Effect { write: Some(write), ..Effect::default() })
+    }
+
+    /// Applies an effect. Total: any effect leaves any limiter in a valid state.
+    pub fn apply(&mut self, effect: &Effect) {
+        if let Some(Write { rule, start_over, change }) = &effect.write {
+            self.window_ms = rule.window_ms();
+            self.limit = rule.limit();
+            if *start_over {
+                self.state = State::Unused;
+            }
+            match change {
+                Change::Bucket(bucket) => self.state = State::Bucket(*bucket),
+                Change::Fixed(fixed) => self.state = State::Fixed(*fixed),
+                Change::Counter(counter) => self.state = State::Counter(*counter),
+                Change::Log(change) => match &mut self.state {
+                    State::Sliding(log) => log.apply(*change),
+                    state => {
+                        let mut log = Box::<Log>::default();
+                        log.apply(*change);
+                        *state = State::Sliding(log);
+                    }
+                },
+                Change::Lease(change) => match &mut self.state {
+                    State::Concurrency(leases) => leases.apply(change),
+                    state => {
+                        let mut leases = Box::<Leases>::default();
+                        leases.apply(change);
+                        *state = State::Concurrency(leases);
+                    }
+                },
+            }
+        }
+        if let Some(holds) = effect.holds {
+            self.holds = (holds != Holds::default()).then(|| Box::new(holds));
+        }
+        if let Some(expire_at_ms) = effect.expire_at_ms {
+            self.expire_at_ms = expire_at_ms;
+        }
+    }
+
+    /// Whether applying `write` needs more memory than the limiter has.
+    pub(crate) fn grows(&self, write: &Write) -> bool {
+        match (&self.state, &write.change) {
+            (_, Change::Bucket(_) | Change::Fixed(_) | Change::Counter(_)) => false,
+            (State::Sliding(log), Change::Log(LogChange::Add { at_ms, .. })) => {
+                write.start_over || *at_ms > log.newest_ms()
+            }
+            (State::Concurrency(leases), Change::Lease(LeaseChange::Put { now_ms, id, .. })) => {
+                leases.live(id, *now_ms).is_none()
+            }
+            (_, Change::Log(LogChange::Add { .. }) | Change::Lease(LeaseChange::Put { .. })) => {
+                true
+            }
+            (_, Change::Log(_) | Change::Lease(_)) => false,
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What is done to one limiter by hand: give back permits, end a lease, block, exempt.
+//!
+//! Like a decision, each only makes an [`Effect`]; `None` means that there is nothing to change.
+
+use std::sync::Arc;
+
+use crate::concurrency::LeaseChange;
+use crate::decision::{MIN_SLACK_MS, expiry};
+use crate::effect::{Change, Effect, Write};
+use crate::limiter::{Holds, Limiter, State};
+use crate::rule::MAX_TIME_MS;
+use crate::view::View;
+
+/// Which hold to lay on a limiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// Deny everything.
+    Block,
+    /// Let everything through, uncounted.
+    Exempt,
+}
+
+/// Gives `permits` back, never above full. Leases are released instead, see [`release`].
+pub fn refund(stored: &Limiter, permits: u64, now_ms: i64) -> Option<Effect> {
+    let view = View::own(stored, now_ms)?;
+    Some(Effect { write: Some(view.give_back(permits)?), ..Effect::default() })
+}
+
+/// Ends the live lease of that name.
+pub fn release(stored: &Limiter, id: &[u8], now_ms: i64) -> Option<Effect> {
+    let State::Concurrency(leases) = stored.state() else {
+        return None;
+    };
+    leases.live(id, now_ms)?;
+    let change = Change::Lease(LeaseChange::End { now_ms, id: Arc::from(id) });
+    let write = Write { rule: stored.rule()?, start_over: false, change };
+    Some(Effect { write: Some(write), ..Effect::default() })
+}
+
+/// Lays a hold on a limiter for a time, in ms; 0 lifts it.
+pub fn hold(stored: Option<&Limiter>, hold: Hold, for_ms: i64, now_ms: i64) -> Option<Effect> {
+    let before = stored.map_or(Holds::default(), Limiter::holds);
+    let until_ms = match for_ms {
+        0 => 0,
+        _ => now_ms.saturating_add(for_ms).min(MAX_TIME_MS),
+    };
+    let holds = match hold {
+        Hold::Block => Holds { blocked_until_ms: until_ms, ..before },
+        Hold::Exempt => Holds { exempt_until_ms: until_ms, ..before },
+    };
+    if holds == before {
+        return None;
+    }
+    let void_at_ms = stored.map_or(0, Limiter::void_at);
+    let window_ms = stored.and_then(Limiter::rule).map_or(0, |rule| rule.window_ms());
+    let expire_at_ms = if holds.end_ms().max(void_at_ms) <= now_ms {
+        // Nothing is left to remember.
+        Some(now_ms.saturating_add(MIN_SLACK_MS))
+    } else {
+        expiry(stored, window_ms, void_at_ms, &holds)
+    };
+    Some(Effect { write: None, holds: Some(holds), expire_at_ms })
+}

@@ -1,0 +1,99 @@
+//! Variable-length integers (LEB128: seven bits a byte, least significant first, the high bit set
+//! on all bytes but the last), the only number format of stored values and effects.
+//!
+//! The last byte of a number is the one without the high bit, so a sequence of numbers can be read
+//! backwards too. The sliding log relies on that to give back its newest permits.
+
+/// The longest encoding of a `u64`, in bytes.
+const MAX_LEN: usize = 10;
+
+/// Appends `value`.
+pub fn write(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends a signed value, small magnitudes first (zigzag).
+pub fn write_signed(out: &mut Vec<u8>, value: i64) {
+    write(out, (value << 1 ^ value >> 63) as u64);
+}
+
+/// Reads the number at `*at` and moves `*at` behind it. `None`, and `*at` unspecified, when the
+/// bytes end too early or do not fit a `u64`.
+pub fn read(bytes: &[u8], at: &mut usize) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..).step_by(7).take(MAX_LEN) {
+        let byte = *bytes.get(*at)?;
+        *at += 1;
+        if shift == 63 && byte > 1 {
+            return None;
+        }
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// Reads a number written by [`write_signed`].
+pub fn read_signed(bytes: &[u8], at: &mut usize) -> Option<i64> {
+    let value = read(bytes, at)?;
+    Some((value >> 1) as i64 ^ -((value & 1) as i64))
+}
+
+/// Removes the last number of `out`, not reaching below `floor`, and returns it.
+pub fn pop(out: &mut Vec<u8>, floor: usize) -> Option<u64> {
+    let body = out.get(floor..)?;
+    let (_, before) = body.split_last()?;
+    let start = floor + before.iter().rposition(|byte| *byte < 0x80).map_or(0, |i| i + 1);
+    let value = read(out, &mut { start });
+    out.truncate(start);
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back_forwards_and_backwards() {
+        let numbers =
+            [0, 1, 127, 128, 300, 16_383, 16_384, u64::from(u32::MAX), u64::MAX - 1, u64::MAX];
+        let mut bytes = Vec::new();
+        numbers.iter().for_each(|n| write(&mut bytes, *n));
+        let mut at = 0;
+        for n in numbers {
+            assert_eq!(read(&bytes, &mut at), Some(n));
+        }
+        assert_eq!(at, bytes.len());
+        for n in numbers.iter().rev() {
+            assert_eq!(pop(&mut bytes, 0), Some(*n));
+        }
+        assert_eq!(pop(&mut bytes, 0), None);
+    }
+
+    #[test]
+    fn signed_numbers_come_back() {
+        for n in [0, -1, 1, i64::MIN, i64::MAX, -300] {
+            let mut bytes = Vec::new();
+            write_signed(&mut bytes, n);
+            assert_eq!(read_signed(&bytes, &mut 0), Some(n));
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_refused() {
+        assert_eq!(read(&[], &mut 0), None);
+        assert_eq!(read(&[0x80], &mut 0), None);
+        assert_eq!(read(&[0xff; 11], &mut 0), None);
+        // Ten bytes, but more than 64 bits.
+        assert_eq!(
+            read(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02], &mut 0),
+            None
+        );
+    }
+}

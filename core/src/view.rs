@@ -1,0 +1,333 @@
+//! A limiter as it stands at one moment under the rule that is asked.
+//!
+//! The decision is the same for every algorithm: `n` permits fit when `in_use + n <= capacity`. A view
+//! gives it the numbers, and is where the algorithms plug in. For each, it can tell the permits in
+//! use, the earliest moment at which no more than so many are in use, take more, and write down what
+//! became of it.
+//!
+//! **A rule that changed.** A bucket is converted to the new rule; a log, leases and the counters of the same
+//! windows are judged by it as they are. Any other change counts the permits in use under the old
+//! rule as taken at this instant (*carried*). How soon a carried limiter has room is up to the old
+//! rule, since a denied call stores nothing and a later one carries less.
+
+use std::sync::Arc;
+
+use crate::bucket::{self, Bucket};
+use crate::concurrency::{Lease, LeaseChange, Leases};
+use crate::counter::Counter;
+use crate::decision::Terms;
+use crate::effect::{Change, Write};
+use crate::fixed::Fixed;
+use crate::limiter::{Limiter, State};
+use crate::rule::{Algorithm, MAX_IN_USE, MAX_TIME_MS, Rule};
+use crate::sliding::{self, Live, Log, LogChange};
+
+/// What each algorithm knows about the moment of the view.
+#[derive(Clone, Copy, Debug)]
+enum Level<'a> {
+    /// Missing credits.
+    Bucket(i128),
+    /// The entries that count, and the permits to be recorded at `stamp_ms`.
+    Sliding { live: Option<(&'a Log, Live)>, stamp_ms: i64, added: u64 },
+    /// The present window.
+    Fixed(Fixed),
+    /// The present window and the one before.
+    Counter(Counter),
+    /// The leases; `own` permits are held under the name that asks.
+    Concurrency { leases: Option<&'a Leases>, others: u64, own: u64, carried: u64, taken: u64 },
+}
+
+/// See the file's head.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View<'a> {
+    rule: Rule,
+    now_ms: i64,
+    id: Option<&'a [u8]>,
+    level: Level<'a>,
+    /// The limiter when another rule last wrote it, until permits are taken.
+    other: Option<&'a Limiter>,
+    /// Whether the level is not built on what is stored.
+    start_over: bool,
+}
+
+impl<'a> View<'a> {
+    /// Looks at a limiter (none: a fresh one) at `now_ms` under a rule whose limit is above 0.
+    pub fn new(
+        stored: Option<&'a Limiter>,
+        rule: Rule,
+        now_ms: i64,
+        terms: &Terms<'a>,
+    ) -> View<'a> {
+        let view = |level, start_over, other| View {
+            rule,
+            now_ms,
+            id: terms.id,
+            level,
+            other,
+            start_over,
+        };
+        let fresh = |used| Level::fresh(&rule, now_ms, terms.resolution, used);
+        let Some(stored) = stored.filter(|stored| stored.state != State::Unused) else {
+            return view(fresh(0), false, None);
+        };
+        let other = (!stored.has_rule(&rule)).then_some(stored);
+        if other.is_some() && now_ms >= stored.void_at() {
+            return view(fresh(0), true, None);
+        }
+        match Level::judge(stored, &rule, now_ms, terms) {
+            Some(level) => view(level, false, other),
+            None => {
+                let used = View::own(stored, now_ms).map_or(0, |own| own.in_use());
+                view(fresh(used), true, other)
+            }
+        }
+    }
+
+    /// Looks at a limiter under the rule that last wrote it; `None` when there is none.
+    pub fn own(stored: &'a Limiter, now_ms: i64) -> Option<View<'a>> {
+        let terms = Terms { now_ms, ..Terms::default() };
+        stored.rule().map(|rule| View::new(Some(stored), rule, now_ms, &terms))
+    }
+
+    /// Permits in use, rounded up.
+    pub fn in_use(&self) -> u64 {
+        match self.level {
+            Level::Bucket(deficit) => bucket::in_use(deficit, self.rule.window_ms()),
+            Level::Sliding { live, added, .. } => added + live.map_or(0, |(_, live)| live.permits),
+            Level::Fixed(fixed) => fixed.used,
+            Level::Counter(counter) => counter.in_use(self.rule.window_ms(), self.now_ms),
+            Level::Concurrency { others, own, carried, taken, .. } => {
+                others + own + carried + taken
+            }
+        }
+    }
+
+    /// Permits that are in the way of an acquisition: a lease is renewed without its old cost.
+    pub fn in_the_way(&self) -> u64 {
+        match self.level {
+            Level::Concurrency { others, carried, .. } => others + carried,
+            _ => self.in_use(),
+        }
+    }
+
+    /// The first millisecond from now on at which at most `at_most` permits are in the way.
+    pub fn earliest(&self, at_most: u64) -> i64 {
+        let earliest = match self.other.filter(|_| self.start_over) {
+            None => self.level_earliest(at_most),
+            Some(other) => {
+                View::own(other, self.now_ms).map_or(self.now_ms, |own| own.level_earliest(at_most))
+            }
+        };
+        self.before_void(earliest)
+    }
+
+    fn level_earliest(&self, at_most: u64) -> i64 {
+        if self.in_the_way() <= at_most {
+            return self.now_ms;
+        }
+        let window_ms = self.rule.window_ms();
+        match self.level {
+            Level::Bucket(deficit) => bucket::earliest(deficit, &self.rule, self.now_ms, at_most),
+            Level::Sliding { live, stamp_ms, added } => {
+                let of_live = at_most.checked_sub(added).zip(live).map(|(at_most, (log, live))| {
+                    log.earliest(live, window_ms, at_most)
+                        .unwrap_or(log.newest_ms().saturating_add(window_ms))
+                });
+                of_live.unwrap_or(stamp_ms.saturating_add(window_ms))
+            }
+            Level::Fixed(fixed) => fixed.void_at(window_ms),
+            Level::Counter(counter) => counter.earliest(window_ms, self.now_ms, at_most),
+            Level::Concurrency { leases, carried, taken, .. } => {
+                let added = carried + taken;
+                match (at_most.checked_sub(added), leases) {
+                    (Some(at_most), Some(leases)) => leases.earliest(self.now_ms, at_most, self.id),
+                    _ => self.now_ms.saturating_add(window_ms),
+                }
+            }
+        }
+    }
+
+    /// A void limiter is fresh, whatever the rule that is asked says.
+    fn before_void(&self, time_ms: i64) -> i64 {
+        self.other.map_or(time_ms, |other| time_ms.min(other.void_at())).min(MAX_TIME_MS)
+    }
+
+    /// Takes permits, whether or not they fit.
+    pub fn take(&mut self, permits: u64) {
+        let room = MAX_IN_USE.saturating_sub(self.in_the_way());
+        self.other = None;
+        match &mut self.level {
+            Level::Bucket(deficit) => *deficit = bucket::take(*deficit, &self.rule, permits),
+            Level::Sliding { added, .. } => *added += permits.min(room),
+            Level::Fixed(fixed) => fixed.take(permits),
+            Level::Counter(counter) => counter.take(permits),
+            Level::Concurrency { own, taken, .. } => {
+                *own = 0;
+                *taken += permits.min(room);
+            }
+        }
+    }
+
+    /// When nothing will be in use any more.
+    pub fn full_at(&self) -> i64 {
+        let window_ms = self.rule.window_ms();
+        let full_at = match self.level {
+            Level::Bucket(deficit) => bucket::full_at(deficit, self.rule.limit(), self.now_ms),
+            Level::Sliding { live: None, added: 0, .. } => self.now_ms,
+            Level::Sliding { live: Some((log, _)), added: 0, .. } => {
+                log.newest_ms().saturating_add(window_ms)
+            }
+            Level::Sliding { stamp_ms, .. } => stamp_ms.saturating_add(window_ms),
+            Level::Fixed(fixed) => fixed.void_at(window_ms),
+            Level::Counter(counter) => counter.void_at(window_ms),
+            Level::Concurrency { leases, carried, taken, .. } => {
+                let stored = leases.map_or(0, Leases::last_end_ms);
+                let added = if carried + taken > 0 { self.now_ms + window_ms } else { 0 };
+                stored.max(added)
+            }
+        };
+        let full_at = match self.other.filter(|_| self.start_over) {
+            // Carried permits come free as the old rule says, until some are taken under this one.
+            Some(other) => other.void_at(),
+            None => full_at,
+        };
+        self.before_void(full_at).max(self.now_ms)
+    }
+
+    /// When what [`View::write`] stores will be as a fresh limiter: when it is full, but for a bucket that
+    /// fills up beyond its cap.
+    pub fn void_at(&self) -> i64 {
+        match self.level {
+            Level::Bucket(deficit) => {
+                self.bucket(deficit).void_at(self.rule.limit()).min(MAX_TIME_MS)
+            }
+            _ => self.full_at(),
+        }
+    }
+
+    /// What stores the view.
+    pub fn write(&self) -> Write {
+        let change = match self.level {
+            Level::Bucket(deficit) => Change::Bucket(self.bucket(deficit)),
+            Level::Sliding { stamp_ms, added, .. } => Change::Log(LogChange::Add {
+                cutoff_ms: self.cutoff_ms(),
+                at_ms: stamp_ms,
+                permits: added,
+            }),
+            Level::Fixed(fixed) => Change::Fixed(fixed),
+            Level::Counter(counter) => Change::Counter(counter),
+            Level::Concurrency { carried, taken, .. } => {
+                let end_ms = self.now_ms.saturating_add(self.rule.window_ms()).min(MAX_TIME_MS);
+                Change::Lease(LeaseChange::Put {
+                    now_ms: self.now_ms,
+                    id: Arc::from(self.id.unwrap_or_default()),
+                    lease: Lease { permits: taken, taken_ms: self.now_ms, end_ms },
+                    carried,
+                })
+            }
+        };
+        Write { rule: self.rule, start_over: self.start_over, change }
+    }
+
+    /// What stores the view after `permits` were given back; `None` when there were none to give back. Leases are
+    /// released instead.
+    pub fn give_back(&self, permits: u64) -> Option<Write> {
+        let permits = permits.min(self.in_use());
+        if permits == 0 {
+            return None;
+        }
+        let window_ms = self.rule.window_ms();
+        let change = match self.level {
+            Level::Bucket(deficit) => {
+                let given = i128::from(permits) * i128::from(window_ms);
+                Change::Bucket(self.bucket((deficit - given).max(0)))
+            }
+            Level::Sliding { .. } => {
+                Change::Log(LogChange::GiveBack { cutoff_ms: self.cutoff_ms(), permits })
+            }
+            Level::Fixed(fixed) => Change::Fixed(Fixed { used: fixed.used - permits, ..fixed }),
+            Level::Counter(mut counter) => {
+                counter.give_back(window_ms, self.now_ms, permits);
+                Change::Counter(counter)
+            }
+            Level::Concurrency { .. } => return None,
+        };
+        Some(Write { rule: self.rule, start_over: self.start_over, change })
+    }
+
+    fn bucket(&self, deficit: i128) -> Bucket {
+        Bucket::new(self.now_ms, self.rule.burst(), deficit)
+    }
+
+    fn cutoff_ms(&self) -> i64 {
+        self.now_ms - self.rule.window_ms()
+    }
+}
+
+impl<'a> Level<'a> {
+    /// A limiter of which `used` permits were taken just now.
+    fn fresh(rule: &Rule, now_ms: i64, resolution: u32, used: u64) -> Level<'a> {
+        match rule.algorithm() {
+            Algorithm::Bucket => Level::Bucket(bucket::take(0, rule, used)),
+            Algorithm::Sliding => Level::Sliding {
+                live: None,
+                stamp_ms: sliding::stamp(rule, 0, resolution, now_ms),
+                added: used,
+            },
+            Algorithm::Fixed => Level::Fixed(Fixed { used, ..Fixed::fresh(rule, now_ms) }),
+            Algorithm::Counter => {
+                let fresh = Counter::fresh(rule.window_ms(), now_ms);
+                Level::Counter(Counter { current: used, ..fresh })
+            }
+            Algorithm::Concurrency => {
+                Level::Concurrency { leases: None, others: 0, own: 0, carried: used, taken: 0 }
+            }
+        }
+    }
+
+    /// A stored limiter judged by `rule`; `None` when its permits must be carried over instead.
+    fn judge(
+        stored: &'a Limiter,
+        rule: &Rule,
+        now_ms: i64,
+        terms: &Terms<'a>,
+    ) -> Option<Level<'a>> {
+        let same_window = stored.window_ms == rule.window_ms();
+        match (&stored.state, rule.algorithm()) {
+            (State::Bucket(bucket), Algorithm::Bucket) => {
+                let same_rate = same_window && stored.limit == rule.limit();
+                let converted = match same_rate {
+                    true => *bucket,
+                    false => bucket.rescaled(stored.window_ms, rule.window_ms()),
+                };
+                Some(Level::Bucket(converted.deficit_at(rule.limit(), now_ms)))
+            }
+            (State::Sliding(log), Algorithm::Sliding) => {
+                let live = log.live(now_ms - rule.window_ms());
+                let stamp_ms = sliding::stamp(rule, live.entries, terms.resolution, now_ms);
+                if live.entries == 0 {
+                    return Some(Level::Sliding { live: None, stamp_ms, added: 0 });
+                }
+                // Never behind the newest entry: that one may have been rounded up further.
+                let stamp_ms = stamp_ms.max(log.newest_ms());
+                Some(Level::Sliding { live: Some((log, live)), stamp_ms, added: 0 })
+            }
+            (State::Fixed(fixed), Algorithm::Fixed)
+                if same_window && fixed.offset_ms == rule.offset_ms() =>
+            {
+                Some(Level::Fixed(fixed.at(rule, now_ms)))
+            }
+            (State::Counter(counter), Algorithm::Counter) if same_window => {
+                Some(Level::Counter(counter.at(rule.window_ms(), now_ms)))
+            }
+            (State::Concurrency(leases), Algorithm::Concurrency) => {
+                let own = terms.id.and_then(|id| leases.live(id, now_ms));
+                let own = own.map_or(0, |lease| lease.permits);
+                let others = leases.in_use(now_ms) - own;
+                let leases = Some(&**leases);
+                Some(Level::Concurrency { leases, others, own, carried: 0, taken: 0 })
+            }
+            _ => None,
+        }
+    }
+}
