@@ -1,0 +1,255 @@
+//! One invocation of a command: arguments, clock, reply, replication.
+//!
+//! Commands are plain `extern "C"` functions over the argument vector: the crate's wrapper copies
+//! each argument and reply, which costs more than a decision does. A panic never reaches the server: see [`entry`].
+
+use std::ffi::{CStr, CString, c_int};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+
+use redis_module::raw;
+use rl_core::error::RequestError;
+use rl_core::request::Arguments;
+
+use crate::keys::Key;
+use crate::log;
+
+/// A command of the module.
+pub trait Command {
+    /// Runs the command. It answers itself, or returns the error to answer.
+    fn run(call: &Call) -> Result<(), Failure>;
+}
+
+/// Why a command answers an error.
+#[derive(Debug)]
+pub enum Failure {
+    /// A malformed request.
+    Request(RequestError),
+    /// Not the number of arguments that the command has.
+    Arity,
+    /// A key holds something else than a limiter.
+    WrongType,
+    /// Keys of several slots.
+    CrossSlot,
+    /// A new limiter or a longer log, and no memory for it.
+    OutOfMemory,
+    /// A client called what is for replication only.
+    NotForClients,
+}
+
+impl From<RequestError> for Failure {
+    fn from(error: RequestError) -> Failure {
+        Failure::Request(error)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Request(error) => write!(f, "ERR {error}"),
+            Failure::Arity => f.write_str("ERR wrong number of arguments"),
+            Failure::WrongType => {
+                f.write_str("WRONGTYPE Operation against a key holding the wrong kind of value")
+            }
+            Failure::CrossSlot => {
+                f.write_str("CROSSSLOT Keys in request don't hash to the same slot")
+            }
+            Failure::OutOfMemory => {
+                f.write_str("OOM command not allowed when used memory > 'maxmemory'.")
+            }
+            Failure::NotForClients => {
+                f.write_str("ERR RL._EFFECT is sent by a primary to its replicas, not by clients")
+            }
+        }
+    }
+}
+
+/// Where a call comes from, as far as writes are concerned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A client, a transaction or a script.
+    Client,
+    /// The primary of this replica.
+    Primary,
+    /// The AOF at start-up.
+    Aof,
+}
+
+/// One invocation of a command.
+pub struct Call {
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: usize,
+}
+
+/// A function of the module API that every supported server has. To be used in an `unsafe` block: the
+/// table of the API is filled before any of our code runs and only read from then on, and the caller
+/// answers for the function's own conditions.
+macro_rules! api {
+    ($name:ident) => {
+        redis_module::raw::$name.expect(concat!(stringify!($name), " is in Redis 7.0"))
+    };
+}
+pub(crate) use api;
+
+/// The arguments without the command's name.
+impl Arguments for Call {
+    fn count(&self) -> usize {
+        self.argc.saturating_sub(1)
+    }
+
+    fn get(&self, index: usize) -> &[u8] {
+        match self.arg(index) {
+            Some(arg) => string_bytes(arg),
+            None => &[],
+        }
+    }
+}
+
+/// The bytes of a string of the server, valid as long as the caller holds the string.
+pub fn string_bytes<'a>(string: *mut raw::RedisModuleString) -> &'a [u8] {
+    let mut len = 0;
+    // SAFETY: `string` is an argument of the running command, which the server keeps until it returns.
+    unsafe {
+        let bytes = api!(RedisModule_StringPtrLen)(string, &mut len);
+        std::slice::from_raw_parts(bytes.cast(), len)
+    }
+}
+
+impl Call {
+    fn arg(&self, index: usize) -> Option<*mut raw::RedisModuleString> {
+        // SAFETY: `argv` has `argc` elements, and the index is below that.
+        (index + 1 < self.argc).then(|| unsafe { *self.argv.add(index + 1) })
+    }
+
+    /// The server's clock, in ms of epoch time. To be read once for a command.
+    pub fn now_ms(&self) -> i64 {
+        // SAFETY: plain getters; the first is missing from servers before 7.2.
+        unsafe {
+            match raw::RedisModule_CachedMicroseconds {
+                // Frozen for the whole of a transaction or a script, as the expiry of keys is.
+                Some(cached) => cached() / 1000,
+                None => api!(RedisModule_Milliseconds)(),
+            }
+        }
+    }
+
+    /// Opens the key at an index of the arguments for reading and writing.
+    pub fn open(&self, index: usize) -> Key<'_> {
+        let name = self.arg(index).unwrap_or(ptr::null_mut());
+        Key::open(self.ctx, name)
+    }
+
+    /// Whether the server is above `maxmemory`.
+    pub fn is_out_of_memory(&self) -> bool {
+        // SAFETY: a plain getter.
+        unsafe { api!(RedisModule_GetUsedMemoryRatio)() > 1.0 }
+    }
+
+    /// Where the call comes from.
+    pub fn origin(&self) -> Origin {
+        // SAFETY: `ctx` is the context of the running command.
+        let flags = unsafe { api!(RedisModule_GetContextFlags)(self.ctx) } as u32;
+        if flags & raw::REDISMODULE_CTX_FLAGS_LOADING != 0 {
+            Origin::Aof
+        } else if flags & raw::REDISMODULE_CTX_FLAGS_REPLICATED != 0 {
+            Origin::Primary
+        } else {
+            Origin::Client
+        }
+    }
+
+    /// Sends effects to the replicas and the AOF, as one command: the index of a key among the arguments, and its blob.
+    pub fn replicate(&self, effects: &[(usize, &[u8])]) {
+        const NAME: &CStr = c"RL._EFFECT";
+        if let [(key, blob)] = effects {
+            let name = self.arg(*key).unwrap_or(ptr::null_mut());
+            let (bytes, len) = (blob.as_ptr(), blob.len());
+            // SAFETY: "sb" takes a string and a buffer with its length; both outlive the call.
+            unsafe {
+                api!(RedisModule_Replicate)(
+                    self.ctx,
+                    NAME.as_ptr(),
+                    c"sb".as_ptr(),
+                    name,
+                    bytes,
+                    len,
+                );
+            }
+            return;
+        }
+        let mut argv = smallvec::SmallVec::<[_; 16]>::new();
+        for (key, blob) in effects {
+            argv.push(self.arg(*key).unwrap_or(ptr::null_mut()));
+            // SAFETY: the server copies the buffer.
+            argv.push(unsafe {
+                api!(RedisModule_CreateString)(self.ctx, blob.as_ptr().cast(), blob.len())
+            });
+        }
+        // SAFETY: "v" takes a vector of strings and its length. The server retains what it keeps, and
+        // the blobs made above are released here.
+        unsafe {
+            let (strings, len) = (argv.as_mut_ptr(), argv.len());
+            api!(RedisModule_Replicate)(self.ctx, NAME.as_ptr(), c"v".as_ptr(), strings, len);
+            for blob in argv.iter().skip(1).step_by(2) {
+                api!(RedisModule_FreeString)(self.ctx, *blob);
+            }
+        }
+    }
+
+    /// Sends the call on as it came.
+    pub fn replicate_verbatim(&self) {
+        // SAFETY: `ctx` is the context of the running command.
+        unsafe { api!(RedisModule_ReplicateVerbatim)(self.ctx) };
+    }
+
+    /// Answers an array of integers.
+    pub fn reply_integers<const N: usize>(&self, integers: [i64; N]) {
+        // SAFETY: `ctx` is the context of the running command.
+        unsafe {
+            api!(RedisModule_ReplyWithArray)(self.ctx, N as _);
+            for integer in integers {
+                api!(RedisModule_ReplyWithLongLong)(self.ctx, integer);
+            }
+        }
+    }
+
+    /// Answers `OK`.
+    pub fn reply_ok(&self) {
+        // SAFETY: `ctx` is the context of the running command.
+        unsafe { api!(RedisModule_ReplyWithSimpleString)(self.ctx, c"OK".as_ptr()) };
+    }
+
+    fn reply_failure(&self, failure: &Failure) {
+        // SAFETY: `ctx` is the context of the running command, and the message outlives the call.
+        unsafe {
+            if let Failure::Arity = failure {
+                api!(RedisModule_WrongArity)(self.ctx);
+                return;
+            }
+            let message = CString::new(failure.to_string()).unwrap_or_default();
+            api!(RedisModule_ReplyWithError)(self.ctx, message.as_ptr());
+        }
+    }
+}
+
+/// What the server calls for a command. A panic would take the whole server with it, and unwinding into C is
+/// undefined: it ends here as an error reply. No code path is meant to reach that.
+pub extern "C" fn entry<C: Command>(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    let call = Call { ctx, argv, argc: argc as usize };
+    match catch_unwind(AssertUnwindSafe(|| C::run(&call))) {
+        Ok(Ok(())) => {}
+        Ok(Err(failure)) => call.reply_failure(&failure),
+        Err(_) => {
+            log::warning("a command panicked");
+            // SAFETY: as in `reply_failure`.
+            unsafe { api!(RedisModule_ReplyWithError)(ctx, c"ERR internal error".as_ptr()) };
+        }
+    }
+    raw::REDISMODULE_OK as c_int
+}

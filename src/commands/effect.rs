@@ -1,0 +1,46 @@
+//! `RL._EFFECT`: what a primary sends to its replicas and to the AOF.
+//!
+//! It never answers an error to either: a replica that refuses its primary's stream, or an AOF that does not load, is worse than one limiter
+//! that is missing. What cannot be applied is logged and skipped.
+
+use rl_core::codec::{Payload, decode_payload};
+use rl_core::error::Shown;
+use rl_core::request::Arguments;
+
+use crate::call::{Call, Command, Failure, Origin};
+use crate::log;
+
+/// See the file's head.
+pub struct ApplyEffect;
+
+impl Command for ApplyEffect {
+    fn run(call: &Call) -> Result<(), Failure> {
+        let origin = call.origin();
+        if origin == Origin::Client {
+            return Err(Failure::NotForClients);
+        }
+        for at in (0..call.count()).step_by(2) {
+            if let Err(reason) = apply(call, at) {
+                let key = Shown::new(call.get(at));
+                log::warning(&format!("effect on key {key} skipped: {reason}"));
+            }
+        }
+        // To this replica's own AOF.
+        if origin == Origin::Primary {
+            call.replicate_verbatim();
+        }
+        call.reply_ok();
+        Ok(())
+    }
+}
+
+/// Applies the blob after the key at an index.
+fn apply(call: &Call, at: usize) -> Result<(), String> {
+    let payload = decode_payload(call.get(at + 1)).map_err(|error| error.to_string())?;
+    let mut key = call.open(at);
+    match payload {
+        Payload::Effect(effect) => key.apply(&effect),
+        Payload::Whole(limiter) => key.replace(limiter),
+    }
+    .map_err(|failure| failure.to_string())
+}

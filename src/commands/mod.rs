@@ -1,0 +1,4 @@
+//! The commands, one file each.
+
+pub mod acquire;
+pub mod effect;

@@ -1,0 +1,55 @@
+//! `redis-rl`: rate limiting as native Redis commands.
+//!
+//! # Layout
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`commands`] | one file a command: parse, decide in `rl_core`, apply, answer |
+//! | [`registry`] | the table of commands and what the server tells about them |
+//! | [`limiter_type`] | the native data type: how a limiter is saved, loaded, copied and freed |
+//! | [`keys`] | keys opened by a call, and what a call writes to them |
+//! | [`call`] | one invocation of a command: arguments, clock, reply, replication |
+//! | [`config`] | the configuration |
+//! | [`log`] | the server's log, safe for any text |
+//!
+//! The limiter itself is in `rl_core`, which knows nothing of Redis. `unsafe` is confined to `call`,
+//! `keys`, `limiter_type` and `registry`.
+
+mod call;
+mod commands;
+mod config;
+mod keys;
+mod limiter_type;
+mod log;
+mod registry;
+
+use redis_module::{Context, RedisString, Status, redis_module};
+
+#[cfg(not(test))]
+type Allocator = redis_module::alloc::RedisAlloc;
+
+/// The server's allocator aborts outside a server.
+#[cfg(test)]
+type Allocator = std::alloc::System;
+
+fn init(ctx: &Context, args: &[RedisString]) -> Status {
+    log::install_panic_hook();
+    match config::load(ctx, args).and_then(|()| registry::register(ctx)) {
+        Ok(()) => Status::Ok,
+        Err(reason) => {
+            log::warning(&format!("not loaded: {reason}"));
+            Status::Err
+        }
+    }
+}
+
+/// Major, minor and patch of the package, as the server shows it in `MODULE LIST`.
+const VERSION: i32 = 100;
+
+redis_module! {
+    name: "rl",
+    version: VERSION,
+    allocator: (Allocator, Allocator {}),
+    data_types: [],
+    init: init,
+}

@@ -1,0 +1,233 @@
+//! The native data type: how a limiter is saved, loaded, copied, measured and freed.
+//!
+//! A value is one blob that starts with its own version byte, so the type's encoding version stays 0 for good: a
+//! server refuses a whole RDB over that number, a blob can be told apart value by value. There is no `unlink`
+//! callback: nothing outside a limiter refers to it.
+
+use std::ffi::{c_int, c_void};
+use std::mem::size_of;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use redis_module::raw;
+use rl_core::codec;
+use rl_core::limiter::{Limiter, State};
+
+use crate::call::api;
+use crate::log;
+
+/// Nine characters, as the server wants it.
+const NAME: &std::ffi::CStr = c"rl-limit1";
+const ENCODING_VERSION: c_int = 0;
+
+static HANDLE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(ptr::null_mut());
+
+/// The type, as the server knows it.
+pub fn handle() -> *mut raw::RedisModuleType {
+    HANDLE.load(Ordering::Relaxed)
+}
+
+/// Registers the type.
+pub fn register(ctx: *mut raw::RedisModuleCtx) -> Result<(), String> {
+    let mut methods = raw::RedisModuleTypeMethods {
+        version: u64::from(raw::REDISMODULE_TYPE_METHOD_VERSION),
+        rdb_load: Some(rdb_load),
+        rdb_save: Some(rdb_save),
+        aof_rewrite: Some(aof_rewrite),
+        mem_usage: Some(mem_usage),
+        digest: Some(digest),
+        free: Some(free),
+        free_effort: Some(free_effort),
+        defrag: Some(defrag),
+        copy: Some(copy),
+        aux_load: None,
+        aux_save: None,
+        aux_save_triggers: 0,
+        unlink: None,
+        mem_usage2: None,
+        free_effort2: None,
+        unlink2: None,
+        copy2: None,
+        aux_save2: None,
+    };
+    // SAFETY: `ctx` is the context of the load; the server copies the table.
+    let handle = unsafe {
+        api!(RedisModule_CreateDataType)(ctx, NAME.as_ptr(), ENCODING_VERSION, &mut methods)
+    };
+    if handle.is_null() {
+        return Err("the server refused the data type rl-limit1".into());
+    }
+    HANDLE.store(handle, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Runs a callback. A panic ends in `fallback` instead of in the server.
+fn guarded<T>(fallback: T, callback: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(callback)).unwrap_or(fallback)
+}
+
+/// A value as the server hands it to a callback.
+///
+/// SAFETY: `value` came from `Box::into_raw` (see `Key::store`, `rdb_load`, `copy`) and is not in use elsewhere.
+unsafe fn limiter<'a>(value: *const c_void) -> &'a Limiter {
+    unsafe { &*value.cast::<Limiter>() }
+}
+
+fn encoded(value: *const c_void) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // SAFETY: the server hands our callbacks values of our type.
+    codec::encode_limiter(unsafe { limiter(value) }, &mut bytes);
+    bytes
+}
+
+extern "C" fn rdb_save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
+    guarded((), || {
+        let bytes = encoded(value);
+        // SAFETY: `io` is the save that is going on; the buffer outlives the call.
+        unsafe { api!(RedisModule_SaveStringBuffer)(io, bytes.as_ptr().cast(), bytes.len()) };
+    });
+}
+
+extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, version: c_int) -> *mut c_void {
+    guarded(ptr::null_mut(), || {
+        if version != ENCODING_VERSION {
+            log::warning(&format!("limiter with encoding version {version}, expected 0"));
+            return ptr::null_mut();
+        }
+        let mut len = 0;
+        // SAFETY: `io` is the load that is going on. The buffer is null after an I/O error, else ours to free.
+        let decoded = unsafe {
+            let buffer = api!(RedisModule_LoadStringBuffer)(io, &mut len);
+            if buffer.is_null() {
+                return ptr::null_mut();
+            }
+            let decoded = codec::decode_limiter(std::slice::from_raw_parts(buffer.cast(), len));
+            api!(RedisModule_Free)(buffer.cast());
+            decoded
+        };
+        match decoded {
+            Ok(limiter) => Box::into_raw(Box::new(limiter)).cast(),
+            Err(error) => {
+                log::warning(&format!("limiter refused: {error}"));
+                ptr::null_mut()
+            }
+        }
+    })
+}
+
+extern "C" fn aof_rewrite(
+    io: *mut raw::RedisModuleIO,
+    key: *mut raw::RedisModuleString,
+    value: *mut c_void,
+) {
+    guarded((), || {
+        let mut bytes = Vec::new();
+        // SAFETY: the value is ours; "sb" takes a string and a buffer with its length, which outlive the call. The
+        // server writes the TTL itself.
+        unsafe {
+            codec::encode_whole(limiter(value), &mut bytes);
+            api!(RedisModule_EmitAOF)(
+                io,
+                c"RL._EFFECT".as_ptr(),
+                c"sb".as_ptr(),
+                key,
+                bytes.as_ptr(),
+                bytes.len(),
+            );
+        }
+    });
+}
+
+extern "C" fn mem_usage(value: *const c_void) -> usize {
+    // SAFETY: the value is ours.
+    guarded(0, || size_of::<Limiter>() + unsafe { limiter(value) }.heap_bytes())
+}
+
+extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
+    guarded((), || {
+        let bytes = encoded(value);
+        // SAFETY: `digest` is the digest that is going on; the buffer outlives the call.
+        unsafe {
+            api!(RedisModule_DigestAddStringBuffer)(digest, bytes.as_ptr().cast(), bytes.len());
+            api!(RedisModule_DigestEndSequence)(digest);
+        }
+    });
+}
+
+extern "C" fn free(value: *mut c_void) {
+    // SAFETY: the value came from `Box::into_raw`, and the server lets go of it.
+    guarded((), || drop(unsafe { Box::from_raw(value.cast::<Limiter>()) }));
+}
+
+/// How many allocations there are to free: past 64 the server does it in the background.
+extern "C" fn free_effort(_: *mut raw::RedisModuleString, value: *const c_void) -> usize {
+    // SAFETY: the value is ours.
+    guarded(1, || unsafe { limiter(value) }.allocations())
+}
+
+extern "C" fn copy(
+    _: *mut raw::RedisModuleString,
+    _: *mut raw::RedisModuleString,
+    value: *const c_void,
+) -> *mut c_void {
+    guarded(ptr::null_mut(), || {
+        // SAFETY: the value is ours.
+        let limiter = unsafe { limiter(value) }.clone();
+        Box::into_raw(Box::new(limiter)).cast()
+    })
+}
+
+extern "C" fn defrag(
+    ctx: *mut raw::RedisModuleDefragCtx,
+    _: *mut raw::RedisModuleString,
+    value: *mut *mut c_void,
+) -> c_int {
+    guarded(0, || {
+        // SAFETY: the value is ours. Each pointer is replaced by where its allocation went, and the old
+        // one is forgotten without being freed.
+        unsafe {
+            if let Some(moved) = moved(ctx, *value) {
+                *value = moved;
+            }
+            let limiter = &mut *(*value).cast::<Limiter>();
+            if let Some(holds) = limiter.holds_mut() {
+                move_box(ctx, holds);
+            }
+            match limiter.state_mut() {
+                State::Sliding(log) => {
+                    move_box(ctx, log);
+                    let run = log.run_mut();
+                    if run.capacity() > 0
+                        && let Some(moved) = moved(ctx, run.as_mut_ptr().cast())
+                    {
+                        let (len, capacity) = (run.len(), run.capacity());
+                        ptr::write(run, Vec::from_raw_parts(moved.cast(), len, capacity));
+                    }
+                }
+                // The nodes of its maps stay where they are: the standard library owns them.
+                State::Concurrency(leases) => move_box(ctx, leases),
+                State::Unused | State::Bucket(_) | State::Fixed(_) | State::Counter(_) => {}
+            }
+        }
+        0
+    })
+}
+
+/// Where an allocation was moved to, `None` when it stays.
+unsafe fn moved(
+    ctx: *mut raw::RedisModuleDefragCtx,
+    allocation: *mut c_void,
+) -> Option<*mut c_void> {
+    let moved = unsafe { api!(RedisModule_DefragAlloc)(ctx, allocation) };
+    (!moved.is_null()).then_some(moved)
+}
+
+unsafe fn move_box<T>(ctx: *mut raw::RedisModuleDefragCtx, boxed: &mut Box<T>) {
+    unsafe {
+        let allocation: *mut T = &mut **boxed;
+        if let Some(moved) = moved(ctx, allocation.cast()) {
+            ptr::write(boxed, Box::from_raw(moved.cast()));
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The server's log, safe for any text.
+//!
+//! The crate's logging functions hand the message to the server as a printf *format*, and panic on a
+//! NUL byte: a `%n` in a key would crash the server. So everything is logged through here.
+
+use redis_module::logging::{RedisLogLevel, log};
+
+/// Logs a warning.
+pub fn warning(message: &str) {
+    log(RedisLogLevel::Warning, format!("<rl> {}", harmless(message)));
+}
+
+/// The text without control characters (a log entry is one line) and with `%` doubled.
+fn harmless(message: &str) -> String {
+    let mut text = String::with_capacity(message.len());
+    for c in message.chars() {
+        match c {
+            '%' => text.push_str("%%"),
+            c if c.is_control() => text.extend(c.escape_default()),
+            c => text.push(c),
+        }
+    }
+    text
+}
+
+/// Sends the message of a panic, which the guard around commands survives, to the server's log.
+pub fn install_panic_hook() {
+    std::panic::set_hook(Box::new(|info| {
+        warning(&format!("internal error, please report: {info}"))
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::harmless;
+
+    #[test]
+    fn formats_and_control_characters_are_disarmed() {
+        assert_eq!(harmless("100% of %s%n\0\nend"), "100%% of %%s%%n\\u{0}\\nend");
+    }
+}
