@@ -5,7 +5,7 @@ PORT ?=
 MODULE := target/release/libredis_rl.so
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test bench lint doc
+.PHONY: help setup build run test bench pictures lint doc
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -26,6 +26,9 @@ test: setup ## Run every test
 bench: setup ## Measure against SET and redis-cell, side by side in one run
 	cargo build --release -p redis-rl -p redis-cell -p rl-bench
 	target/release/rl-bench
+
+pictures: setup ## Draw the pictures in docs from the real implementation
+	cargo run --release -q -p rl-bench --bin rl-admits -- docs/admits.svg
 
 lint: setup ## Check format and lints; warnings are errors
 	cargo fmt --all -- --check

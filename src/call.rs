@@ -12,11 +12,15 @@ use redis_module::raw;
 use rl_core::error::RequestError;
 use rl_core::request::Arguments;
 
-use crate::keys::Key;
+use crate::keys::{Access, Key};
 use crate::log;
 
 /// A command of the module.
 pub trait Command {
+    /// For a command whose keys the server cannot find by position: finds how many of the first
+    /// arguments are keys, and what is done to them (`REDISMODULE_CMD_KEY_*`).
+    const FIND_KEYS: Option<fn(&Call) -> (usize, u32)> = None;
+
     /// Runs the command. It answers itself, or returns the error to answer.
     fn run(call: &Call) -> Result<(), Failure>;
 }
@@ -135,10 +139,10 @@ impl Call {
         }
     }
 
-    /// Opens the key at an index of the arguments for reading and writing.
-    pub fn open(&self, index: usize) -> Key<'_> {
+    /// Opens the key at an index of the arguments.
+    pub fn open(&self, index: usize, access: Access) -> Result<Key<'_>, Failure> {
         let name = self.arg(index).unwrap_or(ptr::null_mut());
-        Key::open(self.ctx, name)
+        Key::open(self.ctx, name, access)
     }
 
     /// Whether the server is above `maxmemory`.
@@ -204,21 +208,62 @@ impl Call {
         unsafe { api!(RedisModule_ReplicateVerbatim)(self.ctx) };
     }
 
-    /// Answers an array of integers.
-    pub fn reply_integers<const N: usize>(&self, integers: [i64; N]) {
+    /// Begins the answer with an array of so many elements, which follow.
+    pub fn reply_array(&self, len: usize) {
+        // SAFETY: `ctx` is the context of the running command.
+        unsafe { api!(RedisModule_ReplyWithArray)(self.ctx, len as _) };
+    }
+
+    /// Answers integers, one after the other.
+    pub fn reply_integers(&self, integers: &[i64]) {
         // SAFETY: `ctx` is the context of the running command.
         unsafe {
-            api!(RedisModule_ReplyWithArray)(self.ctx, N as _);
             for integer in integers {
-                api!(RedisModule_ReplyWithLongLong)(self.ctx, integer);
+                api!(RedisModule_ReplyWithLongLong)(self.ctx, *integer);
             }
         }
+    }
+
+    /// Begins the answer with a map of so many fields, which follow (a flat array in RESP2).
+    pub fn reply_map(&self, len: usize) {
+        // SAFETY: `ctx` is the context of the running command.
+        unsafe { api!(RedisModule_ReplyWithMap)(self.ctx, len as _) };
+    }
+
+    /// Answers a string.
+    pub fn reply_string(&self, string: &str) {
+        // SAFETY: `ctx` is the context of the running command; the server copies the buffer.
+        unsafe {
+            api!(RedisModule_ReplyWithStringBuffer)(self.ctx, string.as_ptr().cast(), string.len())
+        };
+    }
+
+    /// Answers null.
+    pub fn reply_null(&self) {
+        // SAFETY: `ctx` is the context of the running command.
+        unsafe { api!(RedisModule_ReplyWithNull)(self.ctx) };
     }
 
     /// Answers `OK`.
     pub fn reply_ok(&self) {
         // SAFETY: `ctx` is the context of the running command.
         unsafe { api!(RedisModule_ReplyWithSimpleString)(self.ctx, c"OK".as_ptr()) };
+    }
+
+    /// Whether the server only wants to know where the keys are.
+    fn is_keys_request(&self) -> bool {
+        // SAFETY: `ctx` is the context of the running command.
+        unsafe { api!(RedisModule_IsKeysPositionRequest)(self.ctx) != 0 }
+    }
+
+    fn report_keys(&self, keys: usize, flags: u32) {
+        // A position out of range would crash the server.
+        for position in 1..=keys.min(self.count()) {
+            // SAFETY: `ctx` is the context of the running command, and the position an argument's.
+            unsafe {
+                api!(RedisModule_KeyAtPosWithFlags)(self.ctx, position as c_int, flags as c_int)
+            };
+        }
     }
 
     fn reply_failure(&self, failure: &Failure) {
@@ -242,7 +287,17 @@ pub extern "C" fn entry<C: Command>(
     argc: c_int,
 ) -> c_int {
     let call = Call { ctx, argv, argc: argc as usize };
-    match catch_unwind(AssertUnwindSafe(|| C::run(&call))) {
+    let run = || {
+        if let Some(find_keys) = C::FIND_KEYS
+            && call.is_keys_request()
+        {
+            let (keys, flags) = find_keys(&call);
+            call.report_keys(keys, flags);
+            return Ok(());
+        }
+        C::run(&call)
+    };
+    match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(())) => {}
         Ok(Err(failure)) => call.reply_failure(&failure),
         Err(_) => {

@@ -1,7 +1,7 @@
 //! Keys opened by a call, and what a call writes to them.
 
 use std::marker::PhantomData;
-use std::ptr;
+use std::ptr::NonNull;
 
 use redis_module::raw;
 use rl_core::effect::Effect;
@@ -10,86 +10,95 @@ use rl_core::limiter::Limiter;
 use crate::call::{Failure, api};
 use crate::limiter_type;
 
-/// A key opened for reading and writing, closed on drop.
+/// What a key is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading: works on a read-only replica too.
+    Read,
+    /// Reading and writing.
+    Write,
+}
+
+/// A key opened by a call, closed on drop. It holds a limiter or nothing.
 ///
-/// Two of one call never name the same key (the grammar refuses it), so the references they hand out do not alias.
+/// Two of one call never name the same key (the grammar refuses it), so the references that they
+/// hand out do not alias.
 pub struct Key<'call> {
     ctx: *mut raw::RedisModuleCtx,
     name: *mut raw::RedisModuleString,
     key: *mut raw::RedisModuleKey,
+    limiter: Option<NonNull<Limiter>>,
     call: PhantomData<&'call ()>,
 }
 
 impl<'call> Key<'call> {
     /// Opens `name`, which need not exist. Opening creates nothing.
-    pub fn open(ctx: *mut raw::RedisModuleCtx, name: *mut raw::RedisModuleString) -> Key<'call> {
-        let mode = (raw::REDISMODULE_READ | raw::REDISMODULE_WRITE) as i32;
-        // SAFETY: context and name belong to the running command.
-        let key = unsafe { api!(RedisModule_OpenKey)(ctx, name, mode) };
-        Key { ctx, name, key, call: PhantomData }
-    }
-
-    fn value(&self) -> Result<Option<ptr::NonNull<Limiter>>, Failure> {
-        // SAFETY: `key` is open. The value of a key of our type is a limiter that `limiter_type` allocated.
+    ///
+    /// # Errors
+    /// The key holds something else than a limiter.
+    pub fn open(
+        ctx: *mut raw::RedisModuleCtx,
+        name: *mut raw::RedisModuleString,
+        access: Access,
+    ) -> Result<Key<'call>, Failure> {
+        let mode = match access {
+            Access::Read => raw::REDISMODULE_READ,
+            Access::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
+        };
+        // SAFETY: context and name belong to the running command. For reading, a missing key is null, which
+        // all functions here accept. The value of a key of our type is a limiter that `limiter_type` allocated.
         unsafe {
-            match api!(RedisModule_KeyType)(self.key) as isize {
-                raw::REDISMODULE_KEYTYPE_EMPTY => Ok(None),
-                raw::REDISMODULE_KEYTYPE_MODULE
-                    if api!(RedisModule_ModuleTypeGetType)(self.key) == limiter_type::handle() =>
-                {
-                    let value = api!(RedisModule_ModuleTypeGetValue)(self.key);
-                    Ok(ptr::NonNull::new(value.cast()))
-                }
-                _ => Err(Failure::WrongType),
+            let key = api!(RedisModule_OpenKey)(ctx, name, mode as i32);
+            let mut opened = Key { ctx, name, key, limiter: None, call: PhantomData };
+            if api!(RedisModule_ModuleTypeGetType)(key) == limiter_type::handle() {
+                opened.limiter = NonNull::new(api!(RedisModule_ModuleTypeGetValue)(key).cast());
+            } else if api!(RedisModule_KeyType)(key) as isize != raw::REDISMODULE_KEYTYPE_EMPTY {
+                return Err(Failure::WrongType);
             }
+            Ok(opened)
         }
     }
 
     /// The limiter, `None` when the key does not exist.
-    pub fn limiter(&self) -> Result<Option<&Limiter>, Failure> {
-        // SAFETY: nothing else refers to the value while the key is open, and it is borrowed as long as `self`.
-        Ok(self.value()?.map(|value| unsafe { value.as_ref() }))
+    pub fn limiter(&self) -> Option<&Limiter> {
+        // SAFETY: nothing else refers to the value while the key is open, and it is borrowed as
+        // long as `self`.
+        self.limiter.map(|limiter| unsafe { limiter.as_ref() })
     }
 
-    /// The limiter, an empty one when the key does not exist.
-    fn limiter_mut(&mut self) -> Result<&mut Limiter, Failure> {
-        let value = match self.value()? {
-            Some(value) => value.as_ptr(),
-            None => self.store(Limiter::default()),
-        };
+    /// The limiter, an empty one when the key does not exist. The key is open for writing.
+    fn limiter_mut(&mut self) -> &mut Limiter {
+        let mut limiter = *self.limiter.get_or_insert_with(|| {
+            let limiter = NonNull::from(Box::leak(Box::<Limiter>::default()));
+            // SAFETY: the key is open for writing, and the type's `free` takes the value back.
+            unsafe {
+                let (handle, value) = (limiter_type::handle(), limiter.as_ptr().cast());
+                api!(RedisModule_ModuleTypeSetValue)(self.key, handle, value);
+            }
+            limiter
+        });
         // SAFETY: as in `limiter`, and `self` is borrowed mutably.
-        Ok(unsafe { &mut *value })
+        unsafe { limiter.as_mut() }
     }
 
-    fn store(&mut self, limiter: Limiter) -> *mut Limiter {
-        let value = Box::into_raw(Box::new(limiter));
-        // SAFETY: the key is open for writing, and the type's `free` takes the value back.
-        unsafe {
-            api!(RedisModule_ModuleTypeSetValue)(self.key, limiter_type::handle(), value.cast());
-        }
-        value
-    }
-
-    /// Applies an effect and moves the TTL where it says. A key of another type is left alone.
-    pub fn apply(&mut self, effect: &Effect) -> Result<(), Failure> {
-        self.limiter_mut()?.apply(effect);
+    /// Applies an effect and moves the TTL where it says. The key is open for writing.
+    pub fn apply(&mut self, effect: &Effect) {
+        self.limiter_mut().apply(effect);
         if let Some(expire_at_ms) = effect.expire_at_ms {
             // SAFETY: the key is open for writing.
             unsafe { api!(RedisModule_SetAbsExpire)(self.key, expire_at_ms) };
         }
         self.signal_modified();
-        Ok(())
     }
 
-    /// Makes the key hold this limiter. A key of another type is left alone.
-    pub fn replace(&mut self, limiter: Limiter) -> Result<(), Failure> {
-        *self.limiter_mut()? = limiter;
+    /// Makes the key hold this limiter. The key is open for writing.
+    pub fn replace(&mut self, limiter: Limiter) {
+        *self.limiter_mut() = limiter;
         self.signal_modified();
-        Ok(())
     }
 
-    /// Tells those who WATCH or track the key. The module switched the server's own signal off, which
-    /// would go out for denials too.
+    /// Tells those who WATCH or track the key. The module switched the server's own signal off,
+    /// which would go out for denials too.
     fn signal_modified(&self) {
         // SAFETY: context and name belong to the running command.
         unsafe { api!(RedisModule_SignalModifiedKey)(self.ctx, self.name) };
@@ -98,7 +107,7 @@ impl<'call> Key<'call> {
 
 impl Drop for Key<'_> {
     fn drop(&mut self) {
-        // SAFETY: `key` is open, and not used any more.
+        // SAFETY: `key` is open or null, and not used any more.
         unsafe { api!(RedisModule_CloseKey)(self.key) };
     }
 }

@@ -7,7 +7,8 @@
 //! | [`commands`] | one file a command: parse, decide in `rl_core`, apply, answer |
 //! | [`registry`] | the table of commands and what the server tells about them |
 //! | [`limiter_type`] | the native data type: how a limiter is saved, loaded, copied and freed |
-//! | [`keys`] | keys opened by a call, and what a call writes to them |
+//! | [`limiters`] | the limiters of one call: opened together, written together |
+//! | [`keys`] | a key opened by a call, and what a call writes to it |
 //! | [`call`] | one invocation of a command: arguments, clock, reply, replication |
 //! | [`config`] | the configuration |
 //! | [`log`] | the server's log, safe for any text |
@@ -20,6 +21,7 @@ mod commands;
 mod config;
 mod keys;
 mod limiter_type;
+mod limiters;
 mod log;
 mod registry;
 

@@ -2,21 +2,54 @@
 //!
 //! Registered by hand: the crate's macro needs a function that servers before 7.2 lack.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr;
 
 use redis_module::{Context, Status, raw};
 
-use crate::call::{Command, api, entry};
-use crate::commands::acquire::Acquire;
+use crate::call::{self, Command, api};
+use crate::commands::acquire::{Acquire, AcquireX, Peek};
 use crate::commands::effect::ApplyEffect;
+use crate::commands::info::Info;
+use crate::commands::manage::{Block, Exempt, Refund, Release};
 use crate::limiter_type;
 
 /// The first release with the commands of this version.
 const SINCE: &CStr = c"0.1.0";
 
-/// Where the keys of a command are, as `COMMAND` tells it: first, last (negative: from the end) and step.
-type Range = (c_int, c_int, c_int);
+/// A command as the server is told about it.
+struct Entry {
+    name: &'static CStr,
+    flags: &'static CStr,
+    keys: Keys,
+    docs: Option<Docs>,
+}
+
+/// Where the keys of a command are.
+#[derive(Clone, Copy)]
+struct Keys {
+    /// First, last (negative: from the end) and step, for the cluster code and for clients.
+    range: (c_int, c_int, c_int),
+    /// What is done to them: `REDISMODULE_CMD_KEY_*`.
+    access: u32,
+}
+
+const READ: u32 = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS;
+const UPDATE: u32 =
+    raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE;
+
+impl Keys {
+    /// All arguments but the last `tail`.
+    const fn but_last(tail: c_int) -> Keys {
+        Keys { range: (1, -1 - tail, 1), access: UPDATE }
+    }
+
+    /// Found by the command itself (`getkeys-api`): the range names the first key only, which is what clients
+    /// route by.
+    const fn movable(access: u32) -> Keys {
+        Keys { range: (1, 1, 1), access: access | raw::REDISMODULE_CMD_KEY_INCOMPLETE }
+    }
+}
 
 /// What a server shows about a command.
 struct Docs {
@@ -31,45 +64,197 @@ struct Arg {
     name: &'static CStr,
     kind: Kind,
     token: Option<&'static CStr>,
-    multiple: bool,
+    flags: u32,
 }
 
 enum Kind {
     Key,
     Integer,
+    Text,
     /// A word that stands for itself.
     Token,
     OneOf(&'static [Arg]),
+    /// Arguments that go together.
+    Block(&'static [Arg]),
+}
+
+const MANY: u32 = raw::REDISMODULE_CMD_ARG_MULTIPLE;
+const OPTIONAL: u32 = raw::REDISMODULE_CMD_ARG_OPTIONAL;
+
+const fn pair(name: &'static CStr, token: &'static CStr, kind: Kind) -> Arg {
+    Arg { name, kind, token: Some(token), flags: 0 }
 }
 
 const fn option(name: &'static CStr, token: &'static CStr, kind: Kind) -> Arg {
-    Arg { name, kind, token: Some(token), multiple: false }
+    Arg { name, kind, token: Some(token), flags: OPTIONAL }
 }
 
-const fn word(name: &'static CStr, token: &'static CStr) -> Arg {
-    option(name, token, Kind::Token)
+const fn word(name: &'static CStr) -> Arg {
+    pair(name, name, Kind::Token)
 }
 
-const KEYS: Arg = Arg { name: c"key", kind: Kind::Key, token: None, multiple: true };
+const KEY: Arg = Arg { name: c"key", kind: Kind::Key, token: None, flags: 0 };
+const KEYS: Arg = Arg { flags: MANY, ..KEY };
+const WINDOW: Arg = pair(c"window", c"WINDOW", Kind::Integer);
+const LIMIT: Arg = pair(c"limit", c"LIMIT", Kind::Integer);
+const WITH_KEYS: Arg = option(c"withkeys", c"WITHKEYS", Kind::Token);
+const UPTO: Arg = option(c"upto", c"UPTO", Kind::Integer);
+const LEASE: Arg = option(c"id", c"ID", Kind::Text);
+const HOLD: &[Arg] = &[KEYS, pair(c"duration", c"FOR", Kind::Integer)];
 
-const ALGORITHMS: &[Arg] = &[
-    word(c"sliding", c"sliding"),
-    word(c"bucket", c"bucket"),
-    word(c"leaky", c"leaky"),
-    word(c"fixed", c"fixed"),
-    word(c"counter", c"counter"),
-];
+const RULE: Arg = Arg {
+    name: c"rule",
+    token: None,
+    flags: MANY,
+    kind: Kind::Block(&[
+        WINDOW,
+        LIMIT,
+        pair(
+            c"algo",
+            c"ALGO",
+            Kind::OneOf(&[
+                word(c"sliding"),
+                word(c"bucket"),
+                word(c"leaky"),
+                word(c"fixed"),
+                word(c"counter"),
+                word(c"concurrency"),
+            ]),
+        ),
+        option(c"burst", c"BURST", Kind::Integer),
+        option(c"offset", c"OFFSET", Kind::Integer),
+        option(c"block", c"BLOCK", Kind::Integer),
+        option(c"cost", c"COST", Kind::Integer),
+        option(c"name", c"NAME", Kind::Text),
+    ]),
+};
 
-const ACQUIRE: Docs = Docs {
-    summary: c"Takes a permit from each limiter, or from none if one of them has no room",
-    complexity: c"O(N) with N the number of keys",
-    arity: -8,
-    args: &[
-        KEYS,
-        option(c"window", c"WINDOW", Kind::Integer),
-        option(c"limit", c"LIMIT", Kind::Integer),
-        option(c"algo", c"ALGO", Kind::OneOf(ALGORITHMS)),
-    ],
+const PER_KEY: &CStr = c"O(N) with N the number of keys";
+
+const ACQUIRE: Entry = Entry {
+    name: c"rl.acquire",
+    flags: c"write fast",
+    keys: Keys::but_last(6),
+    docs: Some(Docs {
+        summary: c"Takes a permit from each limiter, or from none if one of them has no room",
+        complexity: PER_KEY,
+        arity: -8,
+        args: &[
+            KEYS,
+            WINDOW,
+            LIMIT,
+            pair(
+                c"algo",
+                c"ALGO",
+                Kind::OneOf(&[
+                    word(c"sliding"),
+                    word(c"bucket"),
+                    word(c"leaky"),
+                    word(c"fixed"),
+                    word(c"counter"),
+                ]),
+            ),
+        ],
+    }),
+};
+
+const ACQUIREX: Entry = Entry {
+    name: c"rl.acquirex",
+    flags: c"write getkeys-api",
+    keys: Keys::movable(UPDATE),
+    docs: Some(Docs {
+        summary: c"Takes permits from each limiter by its own rule, or from none",
+        complexity: PER_KEY,
+        arity: -8,
+        args: &[
+            KEYS,
+            RULE,
+            UPTO,
+            LEASE,
+            option(c"reserve", c"RESERVE", Kind::Integer),
+            option(c"force", c"FORCE", Kind::Token),
+            WITH_KEYS,
+        ],
+    }),
+};
+
+const PEEK: Entry = Entry {
+    name: c"rl.peek",
+    flags: c"readonly getkeys-api",
+    keys: Keys::movable(READ),
+    docs: Some(Docs {
+        summary: c"Tells what RL.ACQUIREX would answer, and changes nothing",
+        complexity: PER_KEY,
+        arity: -8,
+        args: &[KEYS, RULE, UPTO, LEASE, WITH_KEYS],
+    }),
+};
+
+const REFUND: Entry = Entry {
+    name: c"rl.refund",
+    flags: c"write fast",
+    keys: Keys::but_last(2),
+    docs: Some(Docs {
+        summary: c"Gives permits back to each limiter, never above full",
+        complexity: PER_KEY,
+        arity: -4,
+        args: &[KEYS, pair(c"cost", c"COST", Kind::Integer)],
+    }),
+};
+
+const RELEASE: Entry = Entry {
+    name: c"rl.release",
+    flags: c"write fast",
+    keys: Keys::but_last(2),
+    docs: Some(Docs {
+        summary: c"Ends a lease on each concurrency limiter",
+        complexity: PER_KEY,
+        arity: -4,
+        args: &[KEYS, pair(c"id", c"ID", Kind::Text)],
+    }),
+};
+
+const BLOCK: Entry = Entry {
+    name: c"rl.block",
+    flags: c"write fast",
+    keys: Keys::but_last(2),
+    docs: Some(Docs {
+        summary: c"Denies everything on each limiter for a time",
+        complexity: PER_KEY,
+        arity: -4,
+        args: HOLD,
+    }),
+};
+
+const EXEMPT: Entry = Entry {
+    name: c"rl.exempt",
+    flags: c"write fast",
+    keys: Keys::but_last(2),
+    docs: Some(Docs {
+        summary: c"Lets everything through each limiter, uncounted, for a time",
+        complexity: PER_KEY,
+        arity: -4,
+        args: HOLD,
+    }),
+};
+
+const INFO: Entry = Entry {
+    name: c"rl.info",
+    flags: c"readonly fast",
+    keys: Keys { range: (1, 1, 1), access: READ },
+    docs: Some(Docs {
+        summary: c"Tells the rule and the state of a limiter",
+        complexity: c"O(1), O(N) for leases and old entries of a log",
+        arity: 2,
+        args: &[KEY],
+    }),
+};
+
+const EFFECT: Entry = Entry {
+    name: c"rl._effect",
+    flags: c"write",
+    keys: Keys { range: (1, -1, 2), access: UPDATE },
+    docs: None,
 };
 
 /// Registers the data type and the commands.
@@ -79,22 +264,24 @@ pub fn register(ctx: &Context) -> Result<(), String> {
     // SAFETY: `ctx` is the context of the load.
     unsafe { api!(RedisModule_SetModuleOptions)(ctx.ctx, options as c_int) };
     limiter_type::register(ctx.ctx)?;
-    command::<Acquire>(ctx, c"rl.acquire", c"write fast", (1, -7, 1), Some(&ACQUIRE))?;
-    command::<ApplyEffect>(ctx, c"rl._effect", c"write", (1, -1, 2), None)
+    command::<Acquire>(ctx, &ACQUIRE)?;
+    command::<AcquireX>(ctx, &ACQUIREX)?;
+    command::<Peek>(ctx, &PEEK)?;
+    command::<Refund>(ctx, &REFUND)?;
+    command::<Release>(ctx, &RELEASE)?;
+    command::<Block>(ctx, &BLOCK)?;
+    command::<Exempt>(ctx, &EXEMPT)?;
+    command::<Info>(ctx, &INFO)?;
+    command::<ApplyEffect>(ctx, &EFFECT)
 }
 
-fn command<C: Command>(
-    ctx: &Context,
-    name: &CStr,
-    flags: &CStr,
-    keys: Range,
-    docs: Option<&Docs>,
-) -> Result<(), String> {
+fn command<C: Command>(ctx: &Context, entry: &Entry) -> Result<(), String> {
+    let Entry { name, flags, keys, docs } = entry;
     let failed = |what: &str| format!("the server refused {what} of {name:?}");
-    let (first, last, step) = keys;
+    let (first, last, step) = keys.range;
     // SAFETY: `ctx` is the context of the load; the server copies the strings.
     let created = unsafe {
-        let (name, flags, run) = (name.as_ptr(), flags.as_ptr(), Some(entry::<C> as _));
+        let (name, flags, run) = (name.as_ptr(), flags.as_ptr(), Some(call::entry::<C> as _));
         api!(RedisModule_CreateCommand)(ctx.ctx, name, run, flags, first, last, step)
     };
     if created != Status::Ok as c_int {
@@ -103,7 +290,7 @@ fn command<C: Command>(
     // SAFETY: as above; the command exists by now.
     let command = unsafe { api!(RedisModule_GetCommand)(ctx.ctx, name.as_ptr()) };
     if let Some(docs) = docs
-        && !set_docs(command, keys, docs)
+        && !set_docs(command, *keys, docs)
     {
         return Err(failed("the documentation"));
     }
@@ -113,15 +300,23 @@ fn command<C: Command>(
 
 /// Puts a command into the ACL categories of its flags, on servers that let modules do so (7.2).
 fn set_categories(command: *mut raw::RedisModuleCommand, flags: &CStr) {
+    let flags = flags.to_string_lossy();
+    let categories = flags.split(' ').filter_map(|flag| match flag {
+        "write" | "fast" => Some(flag),
+        "readonly" => Some("read"),
+        _ => None,
+    });
+    let categories = categories.collect::<Vec<_>>().join(" ");
+    let categories = CString::new(categories).unwrap_or_default();
     // SAFETY: the API table is only read; the server copies the string.
     unsafe {
         if let Some(set) = raw::RedisModule_SetCommandACLCategories {
-            set(command, flags.as_ptr());
+            set(command, categories.as_ptr());
         }
     }
 }
 
-fn set_docs(command: *mut raw::RedisModuleCommand, keys: Range, docs: &Docs) -> bool {
+fn set_docs(command: *mut raw::RedisModuleCommand, keys: Keys, docs: &Docs) -> bool {
     let version = raw::RedisModuleCommandInfoVersion {
         version: 1,
         sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
@@ -145,18 +340,17 @@ fn set_docs(command: *mut raw::RedisModuleCommand, keys: Range, docs: &Docs) -> 
     set == Status::Ok as c_int
 }
 
-fn key_spec((first, last, step): Range) -> raw::RedisModuleCommandKeySpec {
-    let flags = raw::REDISMODULE_CMD_KEY_RW
-        | raw::REDISMODULE_CMD_KEY_ACCESS
-        | raw::REDISMODULE_CMD_KEY_UPDATE;
+fn key_spec(keys: Keys) -> raw::RedisModuleCommandKeySpec {
+    let (first, last, step) = keys.range;
     let mut spec = raw::RedisModuleCommandKeySpec {
-        flags: flags.into(),
+        flags: keys.access.into(),
         begin_search_type: raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX,
         find_keys_type: raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE,
         ..zeroed()
     };
     spec.bs.index.pos = first;
-    spec.fk.range.lastkey = last;
+    // Relative to the first key, unless counted from the end.
+    spec.fk.range.lastkey = if last < 0 { last } else { last - first };
     spec.fk.range.keystep = step;
     spec
 }
@@ -171,25 +365,34 @@ impl Args {
     fn new(args: &[Arg]) -> Args {
         let (mut list, mut nested) = (Vec::new(), Vec::new());
         for arg in args {
-            let mut subargs = ptr::null_mut();
-            let kind = match arg.kind {
-                Kind::Key => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY,
-                Kind::Integer => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
-                Kind::Token => raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
+            let (kind, inner) = match arg.kind {
+                Kind::Key => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, None),
+                Kind::Integer => {
+                    (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER, None)
+                }
+                Kind::Text => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, None),
+                Kind::Token => {
+                    (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN, None)
+                }
                 Kind::OneOf(choices) => {
-                    let mut choices = Args::new(choices);
-                    subargs = choices.list.as_mut_ptr();
-                    nested.push(choices);
-                    raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF
+                    (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF, Some(choices))
+                }
+                Kind::Block(parts) => {
+                    (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK, Some(parts))
                 }
             };
-            let multiple = if arg.multiple { raw::REDISMODULE_CMD_ARG_MULTIPLE } else { 0 };
+            let mut subargs = ptr::null_mut();
+            if let Some(inner) = inner {
+                let mut inner = Args::new(inner);
+                subargs = inner.list.as_mut_ptr();
+                nested.push(inner);
+            }
             list.push(raw::RedisModuleCommandArg {
                 name: arg.name.as_ptr(),
                 type_: kind,
                 key_spec_index: if matches!(arg.kind, Kind::Key) { 0 } else { -1 },
                 token: arg.token.map_or(ptr::null(), |token| token.as_ptr() as *const c_char),
-                flags: multiple as c_int,
+                flags: arg.flags as c_int,
                 subargs,
                 ..zeroed()
             });

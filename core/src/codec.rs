@@ -31,7 +31,7 @@ use crate::fixed::Fixed;
 use crate::limiter::{Holds, Limiter, State};
 use crate::rule::{Algorithm, MAX_IN_USE, MAX_TIME_MS, Rule, Shape};
 use crate::sliding::{Log, LogChange};
-use crate::varint;
+use crate::varint::{self, Sink};
 
 const LIMITER_VERSION: u8 = 1;
 const EFFECT_VERSION: u8 = 1;
@@ -66,6 +66,8 @@ pub enum DecodeError {
     Damaged,
 }
 
+impl std::error::Error for DecodeError {}
+
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -87,10 +89,10 @@ pub enum Payload {
 }
 
 /// Appends the stored form of a limiter.
-pub fn encode_limiter(limiter: &Limiter, out: &mut Vec<u8>) {
-    out.push(LIMITER_VERSION);
+pub fn encode_limiter(limiter: &Limiter, out: &mut impl Sink) {
+    out.put(&[LIMITER_VERSION]);
     match limiter.rule() {
-        None => out.push(UNUSED),
+        None => out.put(&[UNUSED]),
         Some(rule) => encode_rule(&rule, out),
     }
     match limiter.state() {
@@ -116,14 +118,14 @@ pub fn decode_limiter(bytes: &[u8]) -> Result<Limiter, DecodeError> {
 }
 
 /// Appends the form in which an effect travels.
-pub fn encode_effect(effect: &Effect, out: &mut Vec<u8>) {
+pub fn encode_effect(effect: &Effect, out: &mut impl Sink) {
     let mut parts = 0;
     if let Some(write) = &effect.write {
         parts |= HAS_WRITE | if write.start_over { START_OVER } else { 0 };
     }
     parts |= if effect.holds.is_some() { HAS_HOLDS } else { 0 };
     parts |= if effect.expire_at_ms.is_some() { HAS_EXPIRY } else { 0 };
-    out.extend_from_slice(&[EFFECT_VERSION, parts]);
+    out.put(&[EFFECT_VERSION, parts]);
     if let Some(write) = &effect.write {
         encode_rule(&write.rule, out);
         match &write.change {
@@ -143,8 +145,8 @@ pub fn encode_effect(effect: &Effect, out: &mut Vec<u8>) {
 }
 
 /// Appends an effect that makes a key hold exactly this limiter.
-pub fn encode_whole(limiter: &Limiter, out: &mut Vec<u8>) {
-    out.extend_from_slice(&[EFFECT_VERSION, WHOLE]);
+pub fn encode_whole(limiter: &Limiter, out: &mut impl Sink) {
+    out.put(&[EFFECT_VERSION, WHOLE]);
     encode_limiter(limiter, out);
 }
 
@@ -167,14 +169,14 @@ pub fn decode_payload(bytes: &[u8]) -> Result<Payload, DecodeError> {
         .ok_or(DecodeError::Damaged)
 }
 
-fn encode_rule(rule: &Rule, out: &mut Vec<u8>) {
-    out.push(match rule.algorithm() {
+fn encode_rule(rule: &Rule, out: &mut impl Sink) {
+    out.put(&[match rule.algorithm() {
         Algorithm::Sliding => SLIDING,
         Algorithm::Bucket => BUCKET,
         Algorithm::Fixed => FIXED,
         Algorithm::Counter => COUNTER,
         Algorithm::Concurrency => CONCURRENCY,
-    });
+    }]);
     varint::write(out, rule.window_ms() as u64);
     varint::write(out, rule.limit());
     match rule.algorithm() {
@@ -185,7 +187,7 @@ fn encode_rule(rule: &Rule, out: &mut Vec<u8>) {
 }
 
 /// The burst is part of the rule. The deficit is split at bit 63: the high part is nearly always one byte.
-fn encode_bucket(bucket: &Bucket, out: &mut Vec<u8>) {
+fn encode_bucket(bucket: &Bucket, out: &mut impl Sink) {
     let deficit = bucket.deficit();
     encode_time(bucket.at_ms, out);
     varint::write_signed(out, (deficit >> 63) as i64);
@@ -193,65 +195,65 @@ fn encode_bucket(bucket: &Bucket, out: &mut Vec<u8>) {
 }
 
 /// Starts of windows can be before the epoch, and the offset is part of the rule.
-fn encode_fixed(fixed: &Fixed, out: &mut Vec<u8>) {
+fn encode_fixed(fixed: &Fixed, out: &mut impl Sink) {
     varint::write_signed(out, fixed.start_ms);
     varint::write(out, fixed.used);
 }
 
-fn encode_counter(counter: &Counter, out: &mut Vec<u8>) {
+fn encode_counter(counter: &Counter, out: &mut impl Sink) {
     varint::write_signed(out, counter.start_ms);
     varint::write(out, counter.previous);
     varint::write(out, counter.current);
 }
 
-fn encode_lease_change(change: &LeaseChange, out: &mut Vec<u8>) {
+fn encode_lease_change(change: &LeaseChange, out: &mut impl Sink) {
     match change {
         LeaseChange::Put { now_ms, id, lease, carried } => {
-            out.push(LEASE_PUT);
+            out.put(&[LEASE_PUT]);
             encode_time(*now_ms, out);
             encode_lease(id, lease, out);
             varint::write(out, *carried);
         }
         LeaseChange::End { now_ms, id } => {
-            out.push(LEASE_END);
+            out.put(&[LEASE_END]);
             encode_time(*now_ms, out);
             varint::write(out, id.len() as u64);
-            out.extend_from_slice(id);
+            out.put(id);
         }
         LeaseChange::PullBack { now_ms } => {
-            out.push(LEASE_PULL_BACK);
+            out.put(&[LEASE_PULL_BACK]);
             encode_time(*now_ms, out);
         }
     }
 }
 
-fn encode_log_change(change: LogChange, out: &mut Vec<u8>) {
+fn encode_log_change(change: LogChange, out: &mut impl Sink) {
     match change {
         LogChange::Add { cutoff_ms, at_ms, permits } => {
-            out.push(LOG_ADD);
+            out.put(&[LOG_ADD]);
             varint::write_signed(out, cutoff_ms);
             encode_time(at_ms, out);
             varint::write(out, permits);
         }
         LogChange::GiveBack { cutoff_ms, permits } => {
-            out.push(LOG_GIVE_BACK);
+            out.put(&[LOG_GIVE_BACK]);
             varint::write_signed(out, cutoff_ms);
             varint::write(out, permits);
         }
         LogChange::PullBack { now_ms } => {
-            out.push(LOG_PULL_BACK);
+            out.put(&[LOG_PULL_BACK]);
             encode_time(now_ms, out);
         }
     }
 }
 
-fn encode_holds(holds: &Holds, out: &mut Vec<u8>) {
+fn encode_holds(holds: &Holds, out: &mut impl Sink) {
     encode_time(holds.blocked_until_ms, out);
     encode_time(holds.exempt_until_ms, out);
 }
 
 /// Times are never before the epoch.
-fn encode_time(time_ms: i64, out: &mut Vec<u8>) {
+fn encode_time(time_ms: i64, out: &mut impl Sink) {
     varint::write(out, time_ms.max(0) as u64);
 }
 

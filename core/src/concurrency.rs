@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::rule::{MAX_IN_USE, MAX_TIME_MS};
-use crate::varint;
+use crate::varint::{self, Sink};
 
 /// The longest name of a lease, in bytes.
 pub const MAX_ID: usize = 255;
@@ -84,6 +84,12 @@ impl Leases {
         self.permits - ended.map(|(_, id)| self.permits_of(id)).sum::<u64>()
     }
 
+    /// Leases that have not ended by `now_ms`.
+    pub fn count_live(&self, now_ms: i64) -> usize {
+        let ended = self.by_end.iter().take_while(|(end_ms, _)| *end_ms <= now_ms);
+        self.by_end.len() - ended.count()
+    }
+
     /// The first moment from `now_ms` on at which at most `at_most` permits are held, the lease `except`
     /// left out.
     pub fn earliest(&self, now_ms: i64, at_most: u64, except: Option<&[u8]>) -> i64 {
@@ -106,6 +112,12 @@ impl Leases {
     /// When the last lease ends; 0 without any.
     pub fn last_end_ms(&self) -> i64 {
         self.by_end.last().map_or(0, |(end_ms, _)| *end_ms)
+    }
+
+    /// The same, the lease `except` left out.
+    pub fn last_end_without(&self, except: Option<&[u8]>) -> i64 {
+        let others = self.by_end.iter().rev().find(|(_, id)| except != Some(id));
+        others.map_or(0, |(end_ms, _)| *end_ms)
     }
 
     /// How many leases are stored, those included that ended and were not forgotten yet.
@@ -188,7 +200,7 @@ impl Leases {
     }
 
     /// Appends the stored form: the leases in the order of their ends.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut impl Sink) {
         varint::write(out, self.by_end.len() as u64);
         for (_, id) in &self.by_end {
             if let Some(lease) = self.by_id.get(id) {
@@ -213,9 +225,9 @@ impl Leases {
 }
 
 /// Appends a lease with its name.
-pub fn encode_lease(id: &[u8], lease: &Lease, out: &mut Vec<u8>) {
+pub fn encode_lease(id: &[u8], lease: &Lease, out: &mut impl Sink) {
     varint::write(out, id.len() as u64);
-    out.extend_from_slice(id);
+    out.put(id);
     varint::write(out, lease.permits);
     varint::write(out, lease.taken_ms.max(0) as u64);
     varint::write(out, (lease.end_ms - lease.taken_ms).max(0) as u64);

@@ -131,7 +131,9 @@ impl<'a> Slot<'a> {
         let (rule, now_ms) = (self.ask.rule, terms.now_ms);
         let capacity = rule.capacity();
         if capacity > 0 {
-            self.view = Some(View::new(self.stored, rule, now_ms, terms));
+            // Cost 0 renews no lease: the caller's own counts as in use.
+            let id = terms.id.filter(|_| self.ask.cost > 0);
+            self.view = Some(View::new(self.stored, rule, now_ms, &Terms { id, ..*terms }));
         }
         if self.is_exempt(now_ms) {
             self.room = UNLIMITED;
@@ -184,28 +186,35 @@ impl<'a> Slot<'a> {
         let now_ms = terms.now_ms;
         let capacity = self.verdict.limit;
         let blocked_ms = (self.holds.blocked_until_ms - now_ms).max(0);
-        let exempt = self.is_exempt(now_ms);
-        let verdict = &mut self.verdict;
-        verdict.granted = self.room.min(terms.upto);
-        let Some(view) = &self.view else {
-            verdict.retry_after_ms = if exempt { 0 } else { -1 };
-            verdict.reset_after_ms = blocked_ms;
-            return;
-        };
-        verdict.remaining = match (exempt, blocked_ms) {
-            (true, _) => capacity,
-            (false, 0) => capacity.saturating_sub(view.in_use()),
-            (false, _) => 0,
-        };
-        verdict.reset_after_ms = (view.full_at() - now_ms).max(blocked_ms);
-        if self.room == 0 {
-            verdict.retry_after_ms = match capacity.checked_sub(self.ask.cost) {
-                // A reservation is granted as soon as it comes due in time.
-                Some(at_most) => {
-                    (view.earliest(at_most) - now_ms - terms.reserve_ms).max(blocked_ms)
-                }
-                None => -1,
+        self.verdict.granted = self.room.min(terms.upto);
+        self.verdict.reset_after_ms = blocked_ms;
+        if let Some(view) = &self.view {
+            self.verdict.remaining = match (self.is_exempt(now_ms), blocked_ms) {
+                (true, _) => capacity,
+                (false, 0) => capacity.saturating_sub(view.in_use()),
+                (false, _) => 0,
             };
+            self.verdict.reset_after_ms = blocked_ms.max(view.full_at() - now_ms);
+        }
+        if self.room == 0 {
+            self.verdict.retry_after_ms = self.wait_ms(blocked_ms, terms);
+        }
+    }
+
+    /// How long a denied request must wait: -1 for ever.
+    fn wait_ms(&self, blocked_ms: i64, terms: &Terms<'a>) -> i64 {
+        // Whatever the rule says, an exemption that outlasts the block lets it through then.
+        if blocked_ms > 0 && self.holds.exempt_until_ms > self.holds.blocked_until_ms {
+            return blocked_ms;
+        }
+        let cost = self.ask.cost;
+        match (&self.view, self.verdict.limit.checked_sub(cost)) {
+            (Some(view), Some(at_most)) => {
+                // A reservation is granted as soon as it comes due in time; cost 0 reserves nothing.
+                let reserve_ms = if cost == 0 { 0 } else { terms.reserve_ms };
+                (view.earliest(at_most) - terms.now_ms - reserve_ms).max(blocked_ms)
+            }
+            _ => -1,
         }
     }
 

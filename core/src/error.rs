@@ -1,7 +1,7 @@
 //! What can be wrong with a request: facts in fields, text only in `Display`.
 //!
-//! A denial is not an error. Each message is one line that says what was expected and what came; bytes of the
-//! user are escaped and cut, since they end up in replies and logs.
+//! A denial is not an error. Each message is one line that says what was expected and what came;
+//! bytes of the user are escaped and cut, since they end up in replies and logs.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub const MAX_KEYS: usize = 1024;
 /// How many bytes of an argument a message shows.
 const SHOWN_BYTES: usize = 64;
 
-/// Bytes of the user in a message: escaped, and cut at 64 bytes.
+/// Bytes of the user in a message: quoted, escaped, and cut at 64 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown(Vec<u8>);
 
@@ -41,24 +41,95 @@ pub enum RequestError {
         /// What came.
         got: Shown,
     },
+    /// A word that stands for itself only elsewhere.
+    Misplaced {
+        /// The word.
+        word: Word,
+        /// Where it belongs.
+        place: &'static str,
+    },
+    /// No `WINDOW` follows the keys.
+    NoRule,
+    /// A rule that ends without one of its three pairs.
+    Incomplete {
+        /// The rule's number, from 1.
+        rule: usize,
+        /// The word that is missing.
+        word: Word,
+    },
     /// An option given twice.
     Twice(Word),
-    /// A number of a rule that is none, or out of its range.
+    /// An option at the end, without its value.
+    NoValue(Word),
+    /// A number that is none, or out of its range.
     Number {
+        /// The option.
+        word: Word,
         /// The range that was expected.
-        expected: RuleError,
+        low: i64,
+        /// See `low`.
+        high: i64,
+        /// A unit, with a space before it, or nothing.
+        unit: &'static str,
+        /// What came.
+        got: Shown,
+    },
+    /// A text that is too short, too long or has other characters than it may.
+    Text {
+        /// The option.
+        word: Word,
+        /// What it may be.
+        expected: &'static str,
         /// What came.
         got: Shown,
     },
     /// No algorithm of this name.
     UnknownAlgorithm(Shown),
-    /// An option word where `RL.ACQUIRE` has its keys.
+    /// Numbers that the rule's algorithm does not have.
+    Rule(RuleError),
+    /// `ALGO concurrency` where leases have no name.
+    NoLeases,
+    /// An option of `RL.ACQUIREX` among the keys of `RL.ACQUIRE`.
     OptionAsKey(Word),
+    /// An option word where keys are expected.
+    WordAsKey {
+        /// The word.
+        word: Word,
+        /// How the command goes.
+        usage: &'static str,
+    },
     /// Two equal keys.
     KeyTwice(Shown),
     /// More than [`MAX_KEYS`] keys.
     TooManyKeys(usize),
+    /// Neither one rule nor one for each key.
+    RuleCount {
+        /// Keys of the call.
+        keys: usize,
+        /// Rules of the call.
+        rules: usize,
+    },
+    /// An option that a later version will have.
+    Unsupported(Word),
+    /// Two options that exclude each other.
+    Excluded {
+        /// The option.
+        word: Word,
+        /// What it cannot be combined with.
+        with: &'static str,
+    },
+    /// An option that the rules call for.
+    Required {
+        /// The option.
+        word: Word,
+        /// What calls for it.
+        by: &'static str,
+    },
+    /// `COST` times `UPTO` above the largest number of permits.
+    BatchTooLarge,
 }
+
+impl std::error::Error for RequestError {}
 
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -66,27 +137,58 @@ impl fmt::Display for RequestError {
             RequestError::Syntax { expected, got } => {
                 write!(f, "syntax error, expected {expected}, got {got}")
             }
+            RequestError::Misplaced { word, place } => {
+                write!(f, "syntax error, {word} belongs {place}")
+            }
+            RequestError::NoRule => {
+                f.write_str("syntax error, expected a rule that starts with WINDOW after the keys")
+            }
+            RequestError::Incomplete { rule, word } => {
+                write!(f, "syntax error, rule {rule} has no {word}")
+            }
             RequestError::Twice(word) => write!(f, "syntax error, {word} is given twice"),
-            RequestError::Number { expected, got } => write!(f, "{expected}, got {got}"),
+            RequestError::NoValue(word) => write!(f, "syntax error, {word} has no value"),
+            RequestError::Number { word, low, high, unit, got } => {
+                write!(f, "{word} must be {low} to {high}{unit}, got {got}")
+            }
+            RequestError::Text { word, expected, got } => {
+                write!(f, "{word} must be {expected}, got {got}")
+            }
             RequestError::UnknownAlgorithm(got) => write!(
                 f,
                 "unknown ALGO {got}, expected sliding, bucket, leaky, fixed, counter or concurrency"
             ),
-            RequestError::OptionAsKey(word @ (Word::Window | Word::Limit | Word::Algo)) => write!(
-                f,
-                "'{word}' is an option, not a key: RL.ACQUIRE takes WINDOW, LIMIT and ALGO once each, \
-                 after the keys"
+            RequestError::Rule(error) => error.fmt(f),
+            RequestError::NoLeases => f.write_str(
+                "ALGO concurrency needs an ID, which RL.ACQUIRE does not have: use RL.ACQUIREX",
             ),
             RequestError::OptionAsKey(word) => write!(
                 f,
                 "'{word}' is an option of RL.ACQUIREX, not a key: RL.ACQUIRE takes only WINDOW, \
                  LIMIT and ALGO"
             ),
+            RequestError::WordAsKey { word, usage } => {
+                write!(f, "'{word}' is an option, not a key: {usage}")
+            }
             RequestError::KeyTwice(key) => write!(
                 f,
                 "key {key} is named twice, give each limit a key of its own, such as k:1s and k:1h"
             ),
             RequestError::TooManyKeys(keys) => write!(f, "at most {MAX_KEYS} keys, got {keys}"),
+            RequestError::RuleCount { keys: 1, rules } => {
+                write!(f, "1 key needs 1 rule, got {rules}")
+            }
+            RequestError::RuleCount { keys, rules } => {
+                write!(f, "{keys} keys need 1 or {keys} rules, got {rules}")
+            }
+            RequestError::Unsupported(word) => {
+                write!(f, "{word} is not supported by this version")
+            }
+            RequestError::Excluded { word, with } => write!(f, "{word} does not go with {with}"),
+            RequestError::Required { word, by } => write!(f, "{word} is required with {by}"),
+            RequestError::BatchTooLarge => {
+                write!(f, "COST times UPTO must be at most {}", crate::rule::MAX_PERMITS)
+            }
         }
     }
 }

@@ -12,8 +12,9 @@
 //! | `view` | a limiter at one moment under the rule asked, where the algorithms plug in |
 //! | [`decision`] | check every limiter of a call, then deduct from all or from none |
 //! | [`manage`] | what is done to one limiter by hand: refunds, releases, blocks |
+//! | [`status`] | what a limiter tells about itself |
 //! | [`codec`], [`varint`] | the stored form of limiters and effects |
-//! | [`request`], [`error`] | the grammar of the commands |
+//! | [`request`], `word`, [`error`] | the grammar of the commands |
 //! | [`slot`] | hash slots, for servers that cannot tell them |
 //!
 //! Time is an argument everywhere, in whole milliseconds since the epoch; counts are integers.
@@ -32,5 +33,7 @@ pub mod request;
 pub mod rule;
 pub mod sliding;
 pub mod slot;
+pub mod status;
 pub mod varint;
 mod view;
+mod word;

@@ -55,7 +55,7 @@ pub fn hold(stored: Option<&Limiter>, hold: Hold, for_ms: i64, now_ms: i64) -> O
     let window_ms = stored.and_then(Limiter::rule).map_or(0, |rule| rule.window_ms());
     let expire_at_ms = if holds.end_ms().max(void_at_ms) <= now_ms {
         // Nothing is left to remember.
-        Some(now_ms.saturating_add(MIN_SLACK_MS))
+        Some(now_ms.saturating_add(MIN_SLACK_MS).min(MAX_TIME_MS))
     } else {
         expiry(stored, window_ms, void_at_ms, &holds)
     };

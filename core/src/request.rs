@@ -1,13 +1,19 @@
 //! The grammar of the commands: bytes in, a checked request out.
 //!
-//! Nothing here touches a limiter, so a request that does not parse changes nothing.
+//! Nothing here touches a limiter, so a request that does not parse changes nothing. Rules go to a
+//! sink of the caller, so that parsing allocates nothing.
 
 use std::collections::HashSet;
-use std::fmt;
 
+use crate::concurrency::MAX_ID;
 use crate::decision::Ask;
 use crate::error::{MAX_KEYS, RequestError, Shown};
-use crate::rule::{Algorithm, Rule, RuleError, Shape};
+use crate::rule::{Algorithm, MAX_PERMITS, MAX_WINDOW_MS, Rule, Shape};
+pub use crate::word::Word;
+use crate::word::algorithm;
+
+/// The longest `NAME` of a rule, in bytes.
+pub const MAX_NAME: usize = 64;
 
 /// The arguments of a command, without its name.
 pub trait Arguments {
@@ -27,90 +33,38 @@ impl Arguments for [&[u8]] {
     }
 }
 
-/// The option words of all commands. None of them can be a key: it would be a misplaced option.
+/// Which of the commands that ask for permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
-    /// `WINDOW ms`
-    Window,
-    /// `LIMIT n`
-    Limit,
-    /// `ALGO algorithm`
-    Algo,
-    /// `BURST n`
-    Burst,
-    /// `OFFSET ms`
-    Offset,
-    /// `BLOCK ms`
-    Block,
-    /// `COST n`
-    Cost,
-    /// `NAME name`
-    Name,
-    /// `UPTO n`
-    Upto,
-    /// `ID id`
-    Id,
-    /// `RESERVE ms`
-    Reserve,
-    /// `TIMEOUT ms`
-    Timeout,
-    /// `FORCE`
-    Force,
-    /// `WITHKEYS`
-    WithKeys,
-    /// `FOR ms`
-    For,
-    /// `SHADOW`
-    Shadow,
+pub enum Form {
+    /// `RL.ACQUIREX`
+    AcquireX,
+    /// `RL.PEEK`: its answer, without its effect.
+    Peek,
 }
 
-const WORDS: [(Word, &str); 16] = [
-    (Word::Window, "WINDOW"),
-    (Word::Limit, "LIMIT"),
-    (Word::Algo, "ALGO"),
-    (Word::Burst, "BURST"),
-    (Word::Offset, "OFFSET"),
-    (Word::Block, "BLOCK"),
-    (Word::Cost, "COST"),
-    (Word::Name, "NAME"),
-    (Word::Upto, "UPTO"),
-    (Word::Id, "ID"),
-    (Word::Reserve, "RESERVE"),
-    (Word::Timeout, "TIMEOUT"),
-    (Word::Force, "FORCE"),
-    (Word::WithKeys, "WITHKEYS"),
-    (Word::For, "FOR"),
-    (Word::Shadow, "SHADOW"),
-];
-
-const LONGEST_WORD: usize = 8;
-
-impl Word {
-    /// The word that these bytes spell, in any case.
-    pub fn parse(bytes: &[u8]) -> Option<Word> {
-        // Keys come through here on each call and are mostly longer than any word.
-        if bytes.len() > LONGEST_WORD {
-            return None;
-        }
-        let spelled = |(_, text): &&(Word, &str)| text.as_bytes().eq_ignore_ascii_case(bytes);
-        WORDS.iter().find(spelled).map(|(word, _)| *word)
-    }
-}
-
-impl fmt::Display for Word {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = WORDS.iter().find(|(word, _)| word == self).map_or("", |(_, text)| text);
-        f.write_str(text)
-    }
-}
-
-/// A parsed `RL.ACQUIRE`: the first `keys` arguments are its keys.
+/// A request for permits. Its keys are the first arguments; its rules went to the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Acquire {
+pub struct Request<'a> {
     /// How many keys.
     pub keys: usize,
-    /// What is asked of each.
-    pub ask: Ask,
+    /// How many rules: 1, or as many as keys.
+    pub rules: usize,
+    /// `UPTO`, by default 1.
+    pub upto: u64,
+    /// `ID`
+    pub id: Option<&'a [u8]>,
+    /// `RESERVE` in ms, by default 0.
+    pub reserve_ms: i64,
+    /// `FORCE`
+    pub force: bool,
+    /// `WITHKEYS`
+    pub with_keys: bool,
+}
+
+impl<'a> Request<'a> {
+    fn new(keys: usize) -> Request<'a> {
+        Request { keys, rules: 1, upto: 1, id: None, reserve_ms: 0, force: false, with_keys: false }
+    }
 }
 
 /// The three pairs at the end of `RL.ACQUIRE`.
@@ -119,53 +73,342 @@ const TAIL: usize = 6;
 /// Parses `key [key ...] WINDOW ms LIMIT n ALGO algorithm`, the three pairs in any order.
 ///
 /// # Errors
-/// The first thing that is wrong. Fewer than seven arguments are for the caller to refuse (wrong arity).
-pub fn parse_acquire<A: Arguments + ?Sized>(args: &A) -> Result<Acquire, RequestError> {
-    const EXPECTED: &str = "WINDOW, LIMIT or ALGO";
+/// The first thing that is wrong. Fewer than seven arguments are for the caller to refuse (wrong
+/// arity).
+pub fn parse_acquire<'a, A: Arguments + ?Sized>(
+    args: &'a A,
+    rules: &mut impl FnMut(Ask),
+) -> Result<Request<'a>, RequestError> {
     let keys = args.count().saturating_sub(TAIL);
-    let (mut window_ms, mut limit, mut algorithm) = (None, None, None);
-    for at in (keys..keys + TAIL).step_by(2) {
-        let (name, value) = (args.get(at), args.get(at + 1));
-        let twice = match Word::parse(name) {
-            Some(Word::Window) => window_ms.replace(window(value)?).map(|_| Word::Window),
-            Some(Word::Limit) => {
-                limit.replace(number(value, RuleError::Limit)?).map(|_| Word::Limit)
+    let mut rule = RuleArgs::default();
+    for at in (keys..args.count()).step_by(2) {
+        match Word::parse(args.get(at)) {
+            Some(word @ (Word::Window | Word::Limit | Word::Algo)) => {
+                rule.set(word, args.get(at + 1))?;
             }
-            Some(Word::Algo) => algorithm.replace(algo(value)?).map(|_| Word::Algo),
             _ => {
-                let got = Shown::new(name);
-                return Err(RequestError::Syntax { expected: EXPECTED, got });
+                let (expected, got) = ("WINDOW, LIMIT or ALGO", Shown::new(args.get(at)));
+                return Err(RequestError::Syntax { expected, got });
             }
-        };
-        if let Some(word) = twice {
-            return Err(RequestError::Twice(word));
         }
     }
-    let (Some(window_ms), Some(limit), Some((algorithm, burst))) = (window_ms, limit, algorithm)
-    else {
-        let got = Shown::new(args.get(keys));
-        return Err(RequestError::Syntax { expected: EXPECTED, got });
-    };
-    let shape = Shape { burst, ..Shape::default() };
-    let rule = Rule::new(algorithm, window_ms, limit, shape).map_err(|expected| {
-        // Only a limit can still be out of its range: the others were checked as they were read.
-        let at = (keys..keys + TAIL).find(|at| Word::parse(args.get(*at)) == Some(Word::Limit));
-        let got = Shown::new(at.map_or(&[][..], |at| args.get(at + 1)));
-        RequestError::Number { expected, got }
+    let ask = rule.finish(1)?;
+    if ask.rule.algorithm() == Algorithm::Concurrency {
+        return Err(RequestError::NoLeases);
+    }
+    check_keys(args, keys, |word| match word {
+        Word::Window | Word::Limit | Word::Algo => RequestError::WordAsKey {
+            word,
+            usage: "RL.ACQUIRE takes WINDOW, LIMIT and ALGO once each, after the keys",
+        },
+        _ => RequestError::OptionAsKey(word),
     })?;
-    check_keys(args, keys)?;
-    Ok(Acquire { keys, ask: Ask { rule, cost: 1, block_ms: 0 } })
+    rules(ask);
+    Ok(Request::new(keys))
+}
+
+/// How many keys `RL.ACQUIREX` and `RL.PEEK` have: those before the first `WINDOW`, the first
+/// argument being a key whatever it is. `None` without a `WINDOW`.
+pub fn keys_before_rules<A: Arguments + ?Sized>(args: &A) -> Option<usize> {
+    (1..args.count()).find(|at| Word::parse(args.get(*at)) == Some(Word::Window))
+}
+
+/// Parses `key [key ...] rule [rule ...] [option ...]`.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn parse_acquirex<'a, A: Arguments + ?Sized>(
+    args: &'a A,
+    form: Form,
+    rules: &mut impl FnMut(Ask),
+) -> Result<Request<'a>, RequestError> {
+    let keys = keys_before_rules(args).ok_or(RequestError::NoRule)?;
+    check_keys(args, keys, |word| RequestError::WordAsKey {
+        word,
+        usage: "the keys come first, then the rules, each of which starts with WINDOW",
+    })?;
+    let mut request = Request { rules: 0, ..Request::new(keys) };
+    let mut seen = Seen::default();
+    let mut at = keys;
+    while let Some(Word::Window) = Word::parse(args.get(at)) {
+        let (ask, end) = parse_rule(args, at, request.rules + 1)?;
+        request.rules += 1;
+        seen.rule(&ask);
+        rules(ask);
+        at = end;
+    }
+    while at < args.count() {
+        let word = Word::parse(args.get(at));
+        let word = word.ok_or_else(|| expected_option(form, args.get(at)))?;
+        at += request.set_option(form, word, args, at, &mut seen)?;
+    }
+    if request.rules != 1 && request.rules != keys {
+        return Err(RequestError::RuleCount { keys, rules: request.rules });
+    }
+    request.check_together(form, &seen)?;
+    Ok(request)
+}
+
+fn expected_option(form: Form, got: &[u8]) -> RequestError {
+    let expected = match form {
+        Form::AcquireX => "a rule or UPTO, ID, RESERVE, FORCE or WITHKEYS",
+        Form::Peek => "a rule or UPTO, ID or WITHKEYS",
+    };
+    RequestError::Syntax { expected, got: Shown::new(got) }
+}
+
+/// What the checks over all rules and options need to know.
+#[derive(Default)]
+struct Seen {
+    concurrency: bool,
+    other_than_bucket: bool,
+    highest_cost: u64,
+    /// A bit for each option word.
+    options: u32,
+}
+
+impl Seen {
+    fn rule(&mut self, ask: &Ask) {
+        let algorithm = ask.rule.algorithm();
+        self.concurrency |= algorithm == Algorithm::Concurrency;
+        self.other_than_bucket |= algorithm != Algorithm::Bucket;
+        self.highest_cost = self.highest_cost.max(ask.cost);
+    }
+
+    fn has(&self, word: Word) -> bool {
+        self.options & 1 << word as u32 != 0
+    }
+}
+
+impl<'a> Request<'a> {
+    /// Takes the option at an index. Returns how many arguments it is.
+    fn set_option<A: Arguments + ?Sized>(
+        &mut self,
+        form: Form,
+        word: Word,
+        args: &'a A,
+        at: usize,
+        seen: &mut Seen,
+    ) -> Result<usize, RequestError> {
+        if seen.has(word) {
+            return Err(RequestError::Twice(word));
+        }
+        seen.options |= 1 << word as u32;
+        let value = || (at + 1 < args.count()).then(|| args.get(at + 1));
+        let value = || value().ok_or(RequestError::NoValue(word));
+        let peeks = form == Form::Peek;
+        match word {
+            Word::Upto => self.upto = word.count(value()?, 1, MAX_PERMITS)?,
+            Word::Id => {
+                self.id = Some(word.text(value()?, MAX_ID, |_| true, "1 to 255 bytes")?);
+            }
+            Word::Reserve if !peeks => self.reserve_ms = word.duration(value()?, 0)?,
+            Word::Force if !peeks => {
+                self.force = true;
+                return Ok(1);
+            }
+            Word::WithKeys => {
+                self.with_keys = true;
+                return Ok(1);
+            }
+            Word::Reserve | Word::Force => {
+                return Err(RequestError::Misplaced { word, place: "to RL.ACQUIREX, not RL.PEEK" });
+            }
+            Word::Timeout => return Err(RequestError::Unsupported(word)),
+            Word::For | Word::Shadow => return Err(expected_option(form, args.get(at))),
+            Word::Window
+            | Word::Limit
+            | Word::Algo
+            | Word::Burst
+            | Word::Offset
+            | Word::Block
+            | Word::Cost
+            | Word::Name => {
+                return Err(RequestError::Misplaced {
+                    word,
+                    place: "to a rule, before UPTO, ID, RESERVE, FORCE and WITHKEYS",
+                });
+            }
+        }
+        Ok(2)
+    }
+
+    /// Checks what only all rules and options together tell.
+    fn check_together(&self, form: Form, seen: &Seen) -> Result<(), RequestError> {
+        let excluded = |word, with| Err(RequestError::Excluded { word, with });
+        if self.force {
+            for (word, with) in [(Word::Upto, "UPTO"), (Word::Reserve, "RESERVE")] {
+                if seen.has(word) {
+                    return excluded(Word::Force, with);
+                }
+            }
+            if seen.concurrency {
+                return excluded(Word::Force, "ALGO concurrency");
+            }
+        }
+        if seen.has(Word::Reserve) && seen.other_than_bucket {
+            return excluded(Word::Reserve, "an ALGO other than bucket and leaky");
+        }
+        match self.id {
+            Some(_) if !seen.concurrency => {
+                return excluded(Word::Id, "an ALGO other than concurrency");
+            }
+            None if seen.concurrency && form == Form::AcquireX => {
+                return Err(RequestError::Required { word: Word::Id, by: "ALGO concurrency" });
+            }
+            _ => {}
+        }
+        let batch = seen.highest_cost.checked_mul(self.upto).filter(|n| *n <= MAX_PERMITS);
+        batch.map(|_| ()).ok_or(RequestError::BatchTooLarge)
+    }
+}
+
+/// Parses the rule that starts at an index. Returns it and where it ends.
+fn parse_rule<A: Arguments + ?Sized>(
+    args: &A,
+    start: usize,
+    number: usize,
+) -> Result<(Ask, usize), RequestError> {
+    let mut rule = RuleArgs::default();
+    let mut at = start;
+    while at < args.count() {
+        let word = match Word::parse(args.get(at)) {
+            Some(Word::Window) if at > start => break,
+            Some(word) if RuleArgs::has(word) => word,
+            _ => break,
+        };
+        if at + 1 >= args.count() {
+            return Err(RequestError::NoValue(word));
+        }
+        rule.set(word, args.get(at + 1))?;
+        at += 2;
+    }
+    Ok((rule.finish(number)?, at))
+}
+
+/// The pairs of a rule, as they are read.
+#[derive(Default)]
+struct RuleArgs {
+    window_ms: Option<i64>,
+    limit: Option<u64>,
+    algorithm: Option<(Algorithm, Option<u64>)>,
+    burst: Option<u64>,
+    offset_ms: Option<i64>,
+    block_ms: Option<i64>,
+    cost: Option<u64>,
+    named: bool,
+}
+
+impl RuleArgs {
+    /// Whether a word belongs to a rule.
+    fn has(word: Word) -> bool {
+        match word {
+            Word::Window | Word::Limit | Word::Algo | Word::Burst => true,
+            Word::Offset | Word::Block | Word::Cost | Word::Name => true,
+            Word::Upto | Word::Id | Word::Reserve | Word::Timeout | Word::Force => false,
+            Word::WithKeys | Word::For | Word::Shadow => false,
+        }
+    }
+
+    /// Takes a pair whose word belongs to a rule.
+    fn set(&mut self, word: Word, value: &[u8]) -> Result<(), RequestError> {
+        let twice = match word {
+            Word::Window => self.window_ms.replace(word.duration(value, 1)?).is_some(),
+            Word::Limit => self.limit.replace(word.count(value, 0, MAX_PERMITS)?).is_some(),
+            Word::Algo => self.algorithm.replace(algorithm(value)?).is_some(),
+            Word::Burst => self.burst.replace(word.count(value, 1, MAX_PERMITS)?).is_some(),
+            Word::Offset => self.offset_ms.replace(word.duration(value, -MAX_WINDOW_MS)?).is_some(),
+            Word::Block => self.block_ms.replace(word.duration(value, 1)?).is_some(),
+            Word::Cost => self.cost.replace(word.count(value, 0, MAX_PERMITS)?).is_some(),
+            Word::Name => {
+                let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.-".contains(byte);
+                let expected = "1 to 64 letters, digits, '_', '.' or '-'";
+                word.text(value, MAX_NAME, allowed, expected)?;
+                std::mem::replace(&mut self.named, true)
+            }
+            _ => return Err(RequestError::Misplaced { word, place: "behind the rules" }),
+        };
+        if twice { Err(RequestError::Twice(word)) } else { Ok(()) }
+    }
+
+    /// Builds the rule with that number, counted from 1.
+    fn finish(self, number: usize) -> Result<Ask, RequestError> {
+        let missing = |word| RequestError::Incomplete { rule: number, word };
+        let window_ms = self.window_ms.ok_or(missing(Word::Window))?;
+        let limit = self.limit.ok_or(missing(Word::Limit))?;
+        let (algorithm, implied) = self.algorithm.ok_or(missing(Word::Algo))?;
+        if implied.is_some() && self.burst.is_some() {
+            return Err(RequestError::Excluded { word: Word::Burst, with: "ALGO leaky" });
+        }
+        let shape = Shape { burst: self.burst.or(implied), offset_ms: self.offset_ms };
+        let rule = Rule::new(algorithm, window_ms, limit, shape).map_err(RequestError::Rule)?;
+        Ok(Ask { rule, cost: self.cost.unwrap_or(1), block_ms: self.block_ms.unwrap_or(0) })
+    }
+}
+
+/// A command of the form `key [key ...] WORD value`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trailer<T> {
+    /// How many keys.
+    pub keys: usize,
+    /// The value at the end.
+    pub value: T,
+}
+
+/// Parses `key [key ...] COST n`.
+///
+/// # Errors
+/// The first thing that is wrong. Fewer than three arguments are for the caller to refuse.
+pub fn parse_refund<A: Arguments + ?Sized>(args: &A) -> Result<Trailer<u64>, RequestError> {
+    let Trailer { keys, value } = parse_trailer(args, Word::Cost, "COST")?;
+    Ok(Trailer { keys, value: Word::Cost.count(value, 0, MAX_PERMITS)? })
+}
+
+/// Parses `key [key ...] ID id`.
+///
+/// # Errors
+/// As [`parse_refund`].
+pub fn parse_release<A: Arguments + ?Sized>(args: &A) -> Result<Trailer<&[u8]>, RequestError> {
+    let Trailer { keys, value } = parse_trailer(args, Word::Id, "ID")?;
+    Ok(Trailer { keys, value: Word::Id.text(value, MAX_ID, |_| true, "1 to 255 bytes")? })
+}
+
+/// Parses `key [key ...] FOR ms`.
+///
+/// # Errors
+/// As [`parse_refund`].
+pub fn parse_hold<A: Arguments + ?Sized>(args: &A) -> Result<Trailer<i64>, RequestError> {
+    let Trailer { keys, value } = parse_trailer(args, Word::For, "FOR")?;
+    Ok(Trailer { keys, value: Word::For.duration(value, 0)? })
+}
+
+fn parse_trailer<'a, A: Arguments + ?Sized>(
+    args: &'a A,
+    word: Word,
+    expected: &'static str,
+) -> Result<Trailer<&'a [u8]>, RequestError> {
+    let keys = args.count().saturating_sub(2);
+    if Word::parse(args.get(keys)) != Some(word) {
+        return Err(RequestError::Syntax { expected, got: Shown::new(args.get(keys)) });
+    }
+    let usage = "the keys come first, then one option with its value";
+    check_keys(args, keys, |word| RequestError::WordAsKey { word, usage })?;
+    Ok(Trailer { keys, value: args.get(keys + 1) })
 }
 
 /// Refuses keys that are option words, named twice, or too many.
-fn check_keys<A: Arguments + ?Sized>(args: &A, keys: usize) -> Result<(), RequestError> {
+fn check_keys<A: Arguments + ?Sized>(
+    args: &A,
+    keys: usize,
+    reserved: impl Fn(Word) -> RequestError,
+) -> Result<(), RequestError> {
     /// Up to here comparing all pairs is faster than hashing, and allocates nothing.
     const FEW: usize = 8;
     if keys > MAX_KEYS {
         return Err(RequestError::TooManyKeys(keys));
     }
     if let Some(word) = (0..keys).find_map(|i| Word::parse(args.get(i))) {
-        return Err(RequestError::OptionAsKey(word));
+        return Err(reserved(word));
     }
     let twice = if keys <= FEW {
         (1..keys).find(|i| (0..*i).any(|j| args.get(*i) == args.get(j)))
@@ -177,62 +420,4 @@ fn check_keys<A: Arguments + ?Sized>(args: &A, keys: usize) -> Result<(), Reques
         Some(i) => Err(RequestError::KeyTwice(Shown::new(args.get(i)))),
         None => Ok(()),
     }
-}
-
-/// An algorithm's word, and the burst that it implies: `leaky` is a bucket with a burst of 1.
-fn algo(bytes: &[u8]) -> Result<(Algorithm, Option<u64>), RequestError> {
-    const ALGORITHMS: [Algorithm; 4] =
-        [Algorithm::Sliding, Algorithm::Bucket, Algorithm::Fixed, Algorithm::Counter];
-    let is = |name: &str| bytes.eq_ignore_ascii_case(name.as_bytes());
-    if is("leaky") {
-        return Ok((Algorithm::Bucket, Some(1)));
-    }
-    let named = ALGORITHMS.into_iter().find(|algorithm| is(algorithm.name()));
-    named
-        .map(|algorithm| (algorithm, None))
-        .ok_or_else(|| RequestError::UnknownAlgorithm(Shown::new(bytes)))
-}
-
-fn window(bytes: &[u8]) -> Result<i64, RequestError> {
-    let in_range = duration(bytes).filter(|ms| (1..=crate::rule::MAX_WINDOW_MS).contains(ms));
-    in_range
-        .ok_or_else(|| RequestError::Number { expected: RuleError::Window, got: Shown::new(bytes) })
-}
-
-fn number(bytes: &[u8], expected: RuleError) -> Result<u64, RequestError> {
-    let parsed = integer(bytes).and_then(|value| u64::try_from(value).ok());
-    parsed.ok_or_else(|| RequestError::Number { expected, got: Shown::new(bytes) })
-}
-
-/// A duration: an integer of milliseconds, or one with a unit (`ms`, `s`, `m`, `h`, `d`). In ms.
-fn duration(bytes: &[u8]) -> Option<i64> {
-    let digits = bytes.iter().position(u8::is_ascii_lowercase).unwrap_or(bytes.len());
-    let (value, unit) = bytes.split_at_checked(digits)?;
-    let unit_ms = match unit {
-        b"" | b"ms" => 1,
-        b"s" => 1_000,
-        b"m" => 60_000,
-        b"h" => 3_600_000,
-        b"d" => 86_400_000,
-        _ => return None,
-    };
-    integer(value)?.checked_mul(unit_ms)
-}
-
-/// An integer as strictly as Redis reads it: an optional minus, no plus, no spaces, no leading zeros, no
-/// overflow.
-fn integer(bytes: &[u8]) -> Option<i64> {
-    let (digits, sign) = match bytes.split_first()? {
-        (b'-', digits) => (digits, -1),
-        _ => (bytes, 1),
-    };
-    match digits {
-        [b'0'] if sign == 1 => return Some(0),
-        [b'1'..=b'9', ..] => {}
-        _ => return None,
-    }
-    digits.iter().try_fold(0i64, |value, byte| {
-        let digit = byte.is_ascii_digit().then(|| i64::from(byte - b'0'))?;
-        value.checked_mul(10)?.checked_add(sign * digit)
-    })
 }

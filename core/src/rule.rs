@@ -65,6 +65,8 @@ pub enum RuleError {
     OffsetUnsupported,
 }
 
+impl std::error::Error for RuleError {}
+
 impl fmt::Display for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

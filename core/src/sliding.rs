@@ -15,7 +15,7 @@
 //! above 0, every entry holds at least one permit, and `permits` is their sum.
 
 use crate::rule::{MAX_IN_USE, MAX_TIME_MS, Rule};
-use crate::varint;
+use crate::varint::{self, Sink};
 
 /// Above how many entries a log rounds, unless configured otherwise.
 pub const DEFAULT_RESOLUTION: u32 = 4096;
@@ -81,7 +81,8 @@ pub fn stamp(rule: &Rule, entries: u32, resolution: u32, now_ms: i64) -> i64 {
         return now_ms;
     }
     let step = step_ms(rule.window_ms(), resolution);
-    (now_ms.saturating_add(step - 1)).div_euclid(step) * step
+    let rounded_ms = now_ms.saturating_add(step - 1).div_euclid(step) * step;
+    rounded_ms.min(MAX_TIME_MS)
 }
 
 impl Log {
@@ -254,11 +255,11 @@ impl Log {
     }
 
     /// Appends the stored form: the entries, what was pruned left out.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut impl Sink) {
         varint::write(out, u64::from(self.entries));
         if self.entries > 0 {
             varint::write_signed(out, self.first_ms);
-            out.extend_from_slice(&self.run[self.head..]);
+            out.put(&self.run[self.head..]);
             varint::write(out, self.newest_permits);
         }
     }

@@ -7,17 +7,37 @@
 /// The longest encoding of a `u64`, in bytes.
 const MAX_LEN: usize = 10;
 
-/// Appends `value`.
-pub fn write(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
+/// Where encoded bytes go. A trait, because a call encodes onto its stack: one allocation would cost as much as
+/// the decision.
+pub trait Sink {
+    /// Appends bytes.
+    fn put(&mut self, bytes: &[u8]);
+}
+
+impl Sink for Vec<u8> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
     }
-    out.push(value as u8);
+}
+
+/// Appends `value`.
+pub fn write(out: &mut impl Sink, mut value: u64) {
+    let mut bytes = [0; MAX_LEN];
+    let mut len = 0;
+    for byte in &mut bytes {
+        len += 1;
+        *byte = value as u8 & 0x7f;
+        value >>= 7;
+        if value == 0 {
+            break;
+        }
+        *byte |= 0x80;
+    }
+    out.put(bytes.get(..len).unwrap_or(&bytes));
 }
 
 /// Appends a signed value, small magnitudes first (zigzag).
-pub fn write_signed(out: &mut Vec<u8>, value: i64) {
+pub fn write_signed(out: &mut impl Sink, value: i64) {
     write(out, (value << 1 ^ value >> 63) as u64);
 }
 

@@ -181,14 +181,16 @@ impl<'a> View<'a> {
             Level::Fixed(fixed) => fixed.void_at(window_ms),
             Level::Counter(counter) => counter.void_at(window_ms),
             Level::Concurrency { leases, carried, taken, .. } => {
-                let stored = leases.map_or(0, Leases::last_end_ms);
+                // A lease that is being renewed is replaced.
+                let replaced = self.id.filter(|_| taken > 0);
+                let stored = leases.map_or(0, |leases| leases.last_end_without(replaced));
                 let added = if carried + taken > 0 { self.now_ms + window_ms } else { 0 };
                 stored.max(added)
             }
         };
         let full_at = match self.other.filter(|_| self.start_over) {
             // Carried permits come free as the old rule says, until some are taken under this one.
-            Some(other) => other.void_at(),
+            Some(other) => View::own(other, self.now_ms).map_or(self.now_ms, |own| own.full_at()),
             None => full_at,
         };
         self.before_void(full_at).max(self.now_ms)

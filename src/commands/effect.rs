@@ -8,6 +8,7 @@ use rl_core::error::Shown;
 use rl_core::request::Arguments;
 
 use crate::call::{Call, Command, Failure, Origin};
+use crate::keys::Access;
 use crate::log;
 
 /// See the file's head.
@@ -37,10 +38,10 @@ impl Command for ApplyEffect {
 /// Applies the blob after the key at an index.
 fn apply(call: &Call, at: usize) -> Result<(), String> {
     let payload = decode_payload(call.get(at + 1)).map_err(|error| error.to_string())?;
-    let mut key = call.open(at);
+    let mut key = call.open(at, Access::Write).map_err(|failure| failure.to_string())?;
     match payload {
         Payload::Effect(effect) => key.apply(&effect),
         Payload::Whole(limiter) => key.replace(limiter),
     }
-    .map_err(|failure| failure.to_string())
+    Ok(())
 }

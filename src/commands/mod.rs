@@ -1,4 +1,6 @@
-//! The commands, one file each.
+//! The commands.
 
 pub mod acquire;
 pub mod effect;
+pub mod info;
+pub mod manage;

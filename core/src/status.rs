@@ -1,0 +1,54 @@
+//! What a limiter tells about itself, under the rule that last wrote it.
+
+use crate::limiter::{Limiter, State};
+use crate::rule::Rule;
+use crate::view::View;
+
+/// A limiter at one moment. Durations in ms, counts in permits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// The rule that last wrote it; `None` when there are only holds.
+    pub rule: Option<Rule>,
+    /// Permits in use.
+    pub used: u64,
+    /// Permits that could be taken.
+    pub remaining: u64,
+    /// Until it is as good as new.
+    pub reset_after_ms: i64,
+    /// Until its block ends.
+    pub blocked_for_ms: i64,
+    /// Until its exemption ends.
+    pub exempt_for_ms: i64,
+    /// Entries of a log, or leases, that count; 0 for other algorithms.
+    pub entries: u64,
+}
+
+impl Status {
+    /// Looks at a limiter.
+    pub fn of(limiter: &Limiter, now_ms: i64) -> Status {
+        let holds = limiter.holds();
+        let mut status = Status {
+            rule: limiter.rule(),
+            blocked_for_ms: (holds.blocked_until_ms - now_ms).max(0),
+            exempt_for_ms: (holds.exempt_until_ms - now_ms).max(0),
+            ..Status::default()
+        };
+        let Some(view) = View::own(limiter, now_ms) else {
+            return status;
+        };
+        let capacity = status.rule.map_or(0, |rule| rule.capacity());
+        status.used = view.in_use();
+        status.remaining = match (status.blocked_for_ms, status.exempt_for_ms) {
+            (0, 0) => capacity.saturating_sub(status.used),
+            (0, _) => capacity,
+            _ => 0,
+        };
+        status.reset_after_ms = (view.full_at() - now_ms).max(status.blocked_for_ms);
+        status.entries = match limiter.state() {
+            State::Sliding(log) => u64::from(log.live(now_ms - limiter.window_ms).entries),
+            State::Concurrency(leases) => leases.count_live(now_ms) as u64,
+            _ => 0,
+        };
+        status
+    }
+}

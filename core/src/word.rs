@@ -1,0 +1,238 @@
+//! The option words of all commands, and the values that follow them.
+
+use std::fmt;
+
+use crate::error::{RequestError, Shown};
+use crate::rule::{Algorithm, MAX_WINDOW_MS};
+
+/// An option word. None of them can be a key: it would be a misplaced option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// `WINDOW ms`
+    Window,
+    /// `LIMIT n`
+    Limit,
+    /// `ALGO algorithm`
+    Algo,
+    /// `BURST n`
+    Burst,
+    /// `OFFSET ms`
+    Offset,
+    /// `BLOCK ms`
+    Block,
+    /// `COST n`
+    Cost,
+    /// `NAME name`
+    Name,
+    /// `UPTO n`
+    Upto,
+    /// `ID id`
+    Id,
+    /// `RESERVE ms`
+    Reserve,
+    /// `TIMEOUT ms`
+    Timeout,
+    /// `FORCE`
+    Force,
+    /// `WITHKEYS`
+    WithKeys,
+    /// `FOR ms`
+    For,
+    /// `SHADOW`
+    Shadow,
+}
+
+const WORDS: [(Word, &str); 16] = [
+    (Word::Window, "WINDOW"),
+    (Word::Limit, "LIMIT"),
+    (Word::Algo, "ALGO"),
+    (Word::Burst, "BURST"),
+    (Word::Offset, "OFFSET"),
+    (Word::Block, "BLOCK"),
+    (Word::Cost, "COST"),
+    (Word::Name, "NAME"),
+    (Word::Upto, "UPTO"),
+    (Word::Id, "ID"),
+    (Word::Reserve, "RESERVE"),
+    (Word::Timeout, "TIMEOUT"),
+    (Word::Force, "FORCE"),
+    (Word::WithKeys, "WITHKEYS"),
+    (Word::For, "FOR"),
+    (Word::Shadow, "SHADOW"),
+];
+
+const LONGEST_WORD: usize = 8;
+
+impl Word {
+    /// The word that these bytes spell, in any case.
+    pub fn parse(bytes: &[u8]) -> Option<Word> {
+        // Keys come through here on each call and are mostly longer than any word.
+        if bytes.len() > LONGEST_WORD {
+            return None;
+        }
+        let spelled = |(_, text): &&(Word, &str)| text.as_bytes().eq_ignore_ascii_case(bytes);
+        WORDS.iter().find(spelled).map(|(word, _)| *word)
+    }
+
+    /// Reads a duration, which may have a unit, in ms.
+    pub(crate) fn duration(self, bytes: &[u8], low: i64) -> Result<i64, RequestError> {
+        self.in_range(duration(bytes), bytes, low, MAX_WINDOW_MS, " ms")
+    }
+
+    /// Reads a count.
+    pub(crate) fn count(self, bytes: &[u8], low: u64, high: u64) -> Result<u64, RequestError> {
+        let value = self.in_range(integer(bytes), bytes, low as i64, high as i64, "")?;
+        Ok(value as u64)
+    }
+
+    fn in_range(
+        self,
+        value: Option<i64>,
+        bytes: &[u8],
+        low: i64,
+        high: i64,
+        unit: &'static str,
+    ) -> Result<i64, RequestError> {
+        let value = value.filter(|value| (low..=high).contains(value));
+        value.ok_or_else(|| {
+            let got = Shown::new(bytes);
+            RequestError::Number { word: self, low, high, unit, got }
+        })
+    }
+
+    /// Reads a text whose length and characters are limited.
+    pub(crate) fn text<'a>(
+        self,
+        bytes: &'a [u8],
+        longest: usize,
+        allowed: impl Fn(&u8) -> bool,
+        expected: &'static str,
+    ) -> Result<&'a [u8], RequestError> {
+        let fits = (1..=longest).contains(&bytes.len()) && bytes.iter().all(allowed);
+        let wrong = || RequestError::Text { word: self, expected, got: Shown::new(bytes) };
+        fits.then_some(bytes).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = WORDS.iter().find(|(word, _)| word == self).map_or("", |(_, text)| text);
+        f.write_str(text)
+    }
+}
+
+/// An algorithm's word, and the burst that it implies: `leaky` is a bucket with a burst of 1.
+pub(crate) fn algorithm(bytes: &[u8]) -> Result<(Algorithm, Option<u64>), RequestError> {
+    const ALGORITHMS: [Algorithm; 5] = [
+        Algorithm::Sliding,
+        Algorithm::Bucket,
+        Algorithm::Fixed,
+        Algorithm::Counter,
+        Algorithm::Concurrency,
+    ];
+    let is = |name: &str| bytes.eq_ignore_ascii_case(name.as_bytes());
+    if is("leaky") {
+        return Ok((Algorithm::Bucket, Some(1)));
+    }
+    let named = ALGORITHMS.into_iter().find(|algorithm| is(algorithm.name()));
+    named
+        .map(|algorithm| (algorithm, None))
+        .ok_or_else(|| RequestError::UnknownAlgorithm(Shown::new(bytes)))
+}
+
+/// A duration: an integer of milliseconds, or one with a unit (`ms`, `s`, `m`, `h`, `d`). In ms.
+fn duration(bytes: &[u8]) -> Option<i64> {
+    let digits = bytes.iter().position(u8::is_ascii_lowercase).unwrap_or(bytes.len());
+    let (value, unit) = bytes.split_at_checked(digits)?;
+    let unit_ms = match unit {
+        b"" | b"ms" => 1,
+        b"s" => 1_000,
+        b"m" => 60_000,
+        b"h" => 3_600_000,
+        b"d" => 86_400_000,
+        _ => return None,
+    };
+    integer(value)?.checked_mul(unit_ms)
+}
+
+/// An integer as strictly as Redis reads it: an optional minus, no plus, no spaces, no leading
+/// zeros, no overflow.
+fn integer(bytes: &[u8]) -> Option<i64> {
+    let (digits, sign) = match bytes.split_first()? {
+        (b'-', digits) => (digits, -1),
+        _ => (bytes, 1),
+    };
+    match digits {
+        [b'0'] if sign == 1 => return Some(0),
+        [b'1'..=b'9', ..] => {}
+        _ => return None,
+    }
+    digits.iter().try_fold(0i64, |value, byte| {
+        let digit = byte.is_ascii_digit().then(|| i64::from(byte - b'0'))?;
+        value.checked_mul(10)?.checked_add(sign * digit)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_are_read_as_strictly_as_redis_reads_them() {
+        let cases = [
+            ("0", Some(0)),
+            ("7", Some(7)),
+            ("-7", Some(-7)),
+            ("9223372036854775807", Some(i64::MAX)),
+            ("-9223372036854775808", Some(i64::MIN)),
+            ("9223372036854775808", None),
+            ("-9223372036854775809", None),
+            ("", None),
+            ("-", None),
+            ("-0", None),
+            ("+1", None),
+            ("01", None),
+            (" 1", None),
+            ("1 ", None),
+            ("1.0", None),
+            ("1e3", None),
+            ("0x1", None),
+        ];
+        for (text, value) in cases {
+            assert_eq!(integer(text.as_bytes()), value, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn durations_may_have_a_unit() {
+        let cases = [
+            ("1500", Some(1500)),
+            ("500ms", Some(500)),
+            ("60s", Some(60_000)),
+            ("5m", Some(300_000)),
+            ("1h", Some(3_600_000)),
+            ("-8h", Some(-28_800_000)),
+            ("1d", Some(86_400_000)),
+            ("s", None),
+            ("1S", None),
+            ("1 s", None),
+            ("1w", None),
+            ("1h30m", None),
+            ("9223372036854775807d", None),
+        ];
+        for (text, value) in cases {
+            assert_eq!(duration(text.as_bytes()), value, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn words_are_known_in_any_case_and_spell_themselves() {
+        for (word, text) in WORDS {
+            assert!(text.len() <= LONGEST_WORD);
+            assert_eq!(Word::parse(text.as_bytes()), Some(word));
+            assert_eq!(Word::parse(text.to_lowercase().as_bytes()), Some(word));
+            assert_eq!(word.to_string(), text);
+        }
+        assert_eq!(Word::parse(b"WINDOWS"), None);
+    }
+}

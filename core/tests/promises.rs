@@ -1,0 +1,458 @@
+//! What users are promised, checked from the outside: by the clock and by lists of what was granted, never by
+//! looking into a limiter.
+
+use proptest::prelude::*;
+use rl_core::decision::{Ask, Slot, Terms, Verdict, decide};
+use rl_core::limiter::{Limiter, State};
+use rl_core::rule::{Algorithm, Rule, Shape};
+
+const ALGORITHMS: [Algorithm; 5] = [
+    Algorithm::Sliding,
+    Algorithm::Bucket,
+    Algorithm::Fixed,
+    Algorithm::Counter,
+    Algorithm::Concurrency,
+];
+const DAY_MS: i64 = 86_400_000;
+const START_MS: i64 = 1_700_000_000_123;
+
+fn rule(algorithm: Algorithm, window_ms: i64, limit: u64) -> Rule {
+    Rule::new(algorithm, window_ms, limit, Shape::default()).unwrap()
+}
+
+fn bucket(window_ms: i64, limit: u64, burst: u64) -> Rule {
+    let shape = Shape { burst: Some(burst), ..Shape::default() };
+    Rule::new(Algorithm::Bucket, window_ms, limit, shape).unwrap()
+}
+
+fn ask(rule: Rule, cost: u64) -> Ask {
+    Ask { rule, cost, block_ms: 0 }
+}
+
+fn at(now_ms: i64) -> Terms<'static> {
+    Terms { now_ms, id: Some(b"lease"), ..Terms::default() }
+}
+
+/// Asks without taking.
+fn peek(limiter: &Option<Limiter>, ask: Ask, terms: &Terms<'_>) -> Verdict {
+    let mut slots = [Slot::new(limiter.as_ref(), ask)];
+    decide(&mut slots, terms);
+    *slots[0].verdict()
+}
+
+/// Asks and takes, as a command does.
+fn acquire(limiter: &mut Option<Limiter>, ask: Ask, terms: &Terms<'_>) -> Verdict {
+    let pulled = limiter.as_ref().and_then(|l| l.pull_back(terms.now_ms, terms.resolution));
+    if let (Some(effect), Some(limiter)) = (pulled, limiter.as_mut()) {
+        limiter.apply(&effect);
+    }
+    let mut slots = [Slot::new(limiter.as_ref(), ask)];
+    decide(&mut slots, terms);
+    let (verdict, effect) = (*slots[0].verdict(), slots[0].effect());
+    if let Some(effect) = effect {
+        limiter.get_or_insert_default().apply(&effect);
+    }
+    verdict
+}
+
+/// How many single permits there are to have at this moment, taken under leases of their own.
+fn drain(limiter: &mut Option<Limiter>, rule: Rule, now_ms: i64) -> u64 {
+    let mut granted = 0;
+    loop {
+        let id = format!("drain-{granted}");
+        let terms = Terms { id: Some(id.as_bytes()), ..at(now_ms) };
+        if acquire(limiter, ask(rule, 1), &terms).granted == 0 {
+            return granted;
+        }
+        granted += 1;
+    }
+}
+
+fn any_algorithm() -> impl Strategy<Value = Algorithm> {
+    prop::sample::select(&ALGORITHMS[..])
+}
+
+fn any_rule() -> impl Strategy<Value = Rule> {
+    let windows = prop_oneof![1..50i64, Just(1000), Just(1001), Just(DAY_MS)];
+    let limits = prop_oneof![1..30u64, Just(300), Just(5000)];
+    (any_algorithm(), windows, limits, prop::option::of(1..30u64), any::<i32>()).prop_map(
+        |(algorithm, window_ms, limit, burst, offset)| {
+            let mut shape = Shape::default();
+            match algorithm {
+                Algorithm::Bucket => shape.burst = burst,
+                Algorithm::Fixed => shape.offset_ms = Some(i64::from(offset)),
+                _ => {}
+            }
+            Rule::new(algorithm, window_ms, limit, shape).unwrap()
+        },
+    )
+}
+
+/// A call of some traffic: a gap before it as a fraction of the window and some ms, its cost as a
+/// fraction of the capacity, whether it is forced, and under which name it holds a lease.
+type Call = (u8, i64, u8, bool, u8);
+
+fn any_calls() -> impl Strategy<Value = Vec<Call>> {
+    prop::collection::vec((0..80u8, 0..3i64, any::<u8>(), prop::bool::weighted(0.1), 0..4u8), 0..40)
+}
+
+/// A limiter after that traffic, under two rules in turn, and the time.
+fn after(rules: [Rule; 2], calls: &[Call], resolution: u32) -> (Option<Limiter>, i64) {
+    let mut limiter = None;
+    let mut now_ms = START_MS;
+    for (i, (gap, ms, cost, force, name)) in calls.iter().enumerate() {
+        // A change in the middle, and the asked rule at the end.
+        let rule = rules[usize::from(i >= calls.len() / 2)];
+        now_ms += ms + rule.window_ms() * i64::from(gap.saturating_sub(40)) / 40;
+        let cost = (rule.capacity() * u64::from(*cost) / 256 / 2).max(1);
+        let name = [*name];
+        let force = *force && rule.algorithm() != Algorithm::Concurrency;
+        let terms = Terms { id: Some(&name), force, resolution, ..at(now_ms) };
+        acquire(&mut limiter, ask(rule, cost), &terms);
+    }
+    (limiter, now_ms)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn waiting_as_told_succeeds_and_a_millisecond_less_does_not(
+        before in any_rule(), asked in any_rule(), same in any::<bool>(), calls in any_calls(),
+        cost in 1..40u64, reserve in prop::option::of(1..2000i64), fine in any::<bool>(),
+    ) {
+        let resolution = if fine { 4096 } else { 16 };
+        let before = if same { asked } else { before };
+        let (limiter, now_ms) = after([before, asked], &calls, resolution);
+        let is_bucket = asked.algorithm() == Algorithm::Bucket;
+        let reserve_ms = reserve.filter(|_| is_bucket).unwrap_or(0);
+        let terms = |ms| Terms { resolution, reserve_ms, id: Some(b"\0"), ..at(now_ms + ms) };
+        let ask = ask(asked, cost);
+        let verdict = peek(&limiter, ask, &terms(0));
+        let wait_ms = verdict.retry_after_ms;
+        if verdict.granted == 1 {
+            prop_assert!(wait_ms == 0 || reserve_ms > 0);
+        } else if cost > asked.capacity() {
+            prop_assert_eq!(wait_ms, -1);
+        } else {
+            prop_assert!(wait_ms > 0);
+            prop_assert_eq!(peek(&limiter, ask, &terms(wait_ms)).granted, 1);
+            prop_assert_eq!(peek(&limiter, ask, &terms(wait_ms - 1)).granted, 0);
+        }
+        // Likewise for all of it.
+        if verdict.granted == 0 {
+            let nothing = Ask { cost: 0, ..ask };
+            let nothing_at = |ms| peek(&limiter, nothing, &Terms { reserve_ms: 0, ..terms(ms) });
+            let reset_ms = verdict.reset_after_ms;
+            prop_assert_eq!(nothing_at(reset_ms).remaining, asked.capacity());
+            if reset_ms > 0 {
+                prop_assert!(nothing_at(reset_ms - 1).remaining < asked.capacity());
+            }
+        }
+    }
+
+    #[test]
+    fn waiting_as_told_succeeds_on_several_keys(
+        rules in prop::collection::vec((any_rule(), 1..5u64, any_calls()), 2..5),
+    ) {
+        let states: Vec<_> = rules.iter().map(|(rule, _, calls)| after([*rule; 2], calls, 16)).collect();
+        let now_ms = states.iter().map(|(_, now_ms)| *now_ms).max().unwrap();
+        let decide_at = |now_ms| {
+            let slots = states.iter().zip(&rules);
+            let mut slots: Vec<_> =
+                slots.map(|((limiter, _), (rule, cost, _))| Slot::new(limiter.as_ref(), ask(*rule, *cost))).collect();
+            decide(&mut slots, &Terms { resolution: 16, ..at(now_ms) })
+        };
+        let decision = decide_at(now_ms);
+        if decision.granted == 0 && decision.retry_after_ms > 0 {
+            prop_assert_eq!(decide_at(now_ms + decision.retry_after_ms).granted, 1);
+            prop_assert_eq!(decide_at(now_ms + decision.retry_after_ms - 1).granted, 0);
+        }
+    }
+
+    #[test]
+    fn a_denied_cost_leaves_everything_as_it_was(
+        algorithm in any_algorithm(), window_ms in 1..2000i64, calls in any_calls(),
+    ) {
+        let five = rule(algorithm, window_ms, 5);
+        let (limiter, now_ms) = after([five; 2], &calls, 16);
+        let mut slots = [Slot::new(limiter.as_ref(), ask(five, 1000))];
+        let terms = Terms { resolution: 16, ..at(now_ms) };
+        prop_assert_eq!(decide(&mut slots, &terms).granted, 0);
+        prop_assert_eq!(slots[0].effect(), None);
+        prop_assert_eq!(slots[0].verdict().retry_after_ms, -1);
+    }
+
+    #[test]
+    fn an_idle_bucket_holds_exactly_its_burst(
+        window_ms in 1..2000i64, limit in 1..6000u64, burst in 1..100u64, calls in any_calls(),
+        idle in 1..100_000i64,
+    ) {
+        let rule = bucket(window_ms, limit, burst);
+        let (mut limiter, now_ms) = after([rule; 2], &calls, 16);
+        let reset_ms = peek(&limiter, ask(rule, 0), &at(now_ms)).reset_after_ms;
+        // In the very millisecond in which it becomes full it may still hold what came beyond.
+        prop_assert_eq!(drain(&mut limiter, rule, now_ms + reset_ms + idle), burst);
+    }
+
+    #[test]
+    fn a_bucket_never_gives_more_than_its_burst_and_its_rate(
+        window_ms in 1..2000i64, limit in 1..2000u64, burst in 1..30u64,
+        gaps in prop::collection::vec((0..30i64, 1..40u64), 1..80),
+    ) {
+        let rule = bucket(window_ms, limit, burst);
+        let mut limiter = None;
+        let mut now_ms = START_MS;
+        let mut grants: Vec<(i64, u64)> = Vec::new();
+        for (gap, upto) in gaps {
+            now_ms += gap;
+            let granted = acquire(&mut limiter, ask(rule, 1), &Terms { upto, ..at(now_ms) }).granted;
+            prop_assert!(granted <= burst);
+            grants.push((now_ms, granted));
+        }
+        for (i, (from_ms, _)) in grants.iter().enumerate() {
+            let mut given = 0;
+            for (to_ms, granted) in &grants[i..] {
+                given += granted;
+                // What one of its milliseconds brings can be left from the one before.
+                let brought = (to_ms - from_ms + 1) as u64 * limit;
+                prop_assert!(given * window_ms as u64 <= burst * window_ms as u64 + brought);
+            }
+        }
+    }
+
+    #[test]
+    fn a_sliding_window_never_holds_more_than_the_limit(
+        window_ms in 1..500i64, limit in 1..60u64,
+        calls in prop::collection::vec((0..12i64, 1..6u64), 1..300),
+    ) {
+        // A resolution of 16: rounded above 16 permits, and from the sixteenth entry on.
+        let resolution = 16;
+        let rule = rule(Algorithm::Sliding, window_ms, limit);
+        let mut limiter = None;
+        let mut now_ms = START_MS;
+        let mut grants: Vec<(i64, u64)> = Vec::new();
+        for (gap, upto) in calls {
+            now_ms += gap;
+            let terms = Terms { upto, resolution, ..at(now_ms) };
+            let granted = acquire(&mut limiter, ask(rule, 1), &terms).granted;
+            grants.push((now_ms, granted));
+            let live = grants.iter().filter(|(t, _)| now_ms - t < window_ms);
+            prop_assert!(live.map(|(_, n)| n).sum::<u64>() <= limit);
+            if let Some(State::Sliding(log)) = limiter.as_ref().map(Limiter::state) {
+                prop_assert!(log.entries() <= 2 * resolution + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn an_exact_sliding_window_gives_all_of_the_limit(
+        window_ms in 1..500i64, limit in 1..60u64,
+        calls in prop::collection::vec((0..12i64, 1..6u64), 1..200),
+    ) {
+        let rule = rule(Algorithm::Sliding, window_ms, limit);
+        let mut limiter = None;
+        let mut now_ms = START_MS;
+        let mut grants: Vec<(i64, u64)> = Vec::new();
+        for (gap, cost) in calls {
+            now_ms += gap;
+            let live = grants.iter().filter(|(t, _)| now_ms - t < window_ms);
+            let fits = live.map(|(_, n)| n).sum::<u64>() + cost <= limit;
+            let verdict = acquire(&mut limiter, ask(rule, cost), &at(now_ms));
+            prop_assert_eq!(verdict.granted == 1, fits);
+            if fits {
+                grants.push((now_ms, cost));
+            }
+        }
+    }
+
+    #[test]
+    fn a_counter_keeps_its_formula_and_uses_it_up(
+        window_ms in 1..500i64, limit in 1..60u64,
+        calls in prop::collection::vec((0..60i64, 1..6u64), 1..200),
+    ) {
+        let rule = rule(Algorithm::Counter, window_ms, limit);
+        let mut limiter = None;
+        let mut now_ms = START_MS;
+        let mut grants: Vec<(i64, u64)> = Vec::new();
+        for (gap, cost) in calls {
+            now_ms += gap;
+            let (window, elapsed) = (now_ms / window_ms, now_ms % window_ms);
+            let taken_in = |k| grants.iter().filter(|(t, _)| t / window_ms == k).map(|(_, n)| n).sum::<u64>();
+            // previous * (window - elapsed) / window + current + cost <= limit, multiplied out
+            let used = taken_in(window - 1) * (window_ms - elapsed) as u64 + (taken_in(window) + cost) * window_ms as u64;
+            let fits = used <= limit * window_ms as u64;
+            let verdict = acquire(&mut limiter, ask(rule, cost), &at(now_ms));
+            prop_assert_eq!(verdict.granted == 1, fits);
+            if fits {
+                grants.push((now_ms, cost));
+            }
+        }
+    }
+
+    #[test]
+    fn who_waits_for_his_reservation_keeps_the_rate(
+        window_ms in 1..2000i64, limit in 1..2000u64, burst in 1..20u64,
+        gaps in prop::collection::vec(0..20i64, 1..150),
+    ) {
+        let rule = bucket(window_ms, limit, burst);
+        let mut limiter = None;
+        let mut now_ms = START_MS;
+        let mut due: Vec<i64> = Vec::new();
+        for gap in gaps {
+            now_ms += gap;
+            let terms = Terms { reserve_ms: 1_000_000_000, ..at(now_ms) };
+            let verdict = acquire(&mut limiter, ask(rule, 1), &terms);
+            prop_assert_eq!(verdict.granted, 1);
+            due.push(now_ms + verdict.retry_after_ms);
+        }
+        prop_assert!(due.is_sorted());
+        for (i, from_ms) in due.iter().enumerate() {
+            for (n, to_ms) in due[i..].iter().enumerate() {
+                let brought = (to_ms - from_ms + 1) as u64 * limit;
+                prop_assert!((n as u64 + 1) * window_ms as u64 <= burst * window_ms as u64 + brought);
+            }
+        }
+    }
+}
+
+/// Asked as often as it likes in every millisecond, from full on: burst and then the rate, to the permit.
+#[test]
+fn a_bucket_delivers_its_rate() {
+    let rates = [(300, 1000), (900, 1000), (7, 1001), (5000, 1000), (333, 1001)];
+    for (limit, window_ms) in rates {
+        for burst in [1, 2, 10] {
+            let rule = bucket(window_ms, limit, burst);
+            let mut limiter = None;
+            let mut granted = 0;
+            for ms in 0..300_000 {
+                granted += drain(&mut limiter, rule, START_MS + ms);
+                let brought = ms as u64 * limit / window_ms as u64;
+                assert_eq!(
+                    granted,
+                    burst + brought,
+                    "{limit} per {window_ms}, burst {burst}, {ms}"
+                );
+            }
+        }
+    }
+}
+
+/// The same over 48 hours. Between two grants nothing is granted, so only those moments are visited.
+#[test]
+fn a_slow_bucket_does_not_drift_in_two_days() {
+    for (limit, window_ms, burst) in [(7, 1001, 1), (7, 1001, 3), (3, 1000, 1), (1, 777, 1)] {
+        let rule = bucket(window_ms, limit, burst);
+        let mut limiter = None;
+        let mut granted = 0;
+        let mut ms = 0;
+        while ms < 2 * DAY_MS {
+            let verdict = acquire(&mut limiter, ask(rule, 1), &at(START_MS + ms));
+            granted += verdict.granted;
+            let due = burst + ms as u64 * limit / window_ms as u64;
+            assert!(granted <= due, "{limit} per {window_ms}: {granted} of {due} at {ms}");
+            if verdict.granted == 0 {
+                assert_eq!(granted, due, "{limit} per {window_ms}: at {ms}");
+                ms += verdict.retry_after_ms;
+            }
+        }
+    }
+}
+
+/// Fast rates over 48 hours: emptied every few seconds at odd times, never full, and every thousandth
+/// time asked each millisecond for a while.
+#[test]
+fn a_fast_bucket_does_not_drift_in_two_days() {
+    for (limit, window_ms) in [(300, 1000), (900, 1000), (5000, 1000), (333, 1001)] {
+        let rule = bucket(window_ms, limit, 1_000_000);
+        let mut limiter = None;
+        let mut granted = 0;
+        let mut ms = 0;
+        for i in 0.. {
+            granted +=
+                acquire(&mut limiter, ask(rule, 1), &Terms { upto: u64::MAX, ..at(START_MS + ms) })
+                    .granted;
+            let due = 1_000_000 + ms as u64 * limit / window_ms as u64;
+            assert_eq!(granted, due, "{limit} per {window_ms}: at {ms}");
+            if ms > 2 * DAY_MS {
+                break;
+            }
+            ms += if i % 1000 < 100 { 1 } else { 1 + i * 7919 % 9973 };
+        }
+    }
+}
+
+/// Asked each millisecond with a burst of 1, at the end of two days in which it was asked at odd times.
+#[test]
+fn strict_pacing_is_still_exact_after_two_days() {
+    for (limit, window_ms) in [(300, 1000), (900, 1000), (7, 1001), (5000, 1000)] {
+        let rule = bucket(window_ms, limit, 1);
+        let mut limiter = None;
+        let mut ms = 0;
+        for i in 0.. {
+            acquire(&mut limiter, ask(rule, 1), &at(START_MS + ms));
+            if ms > 2 * DAY_MS {
+                break;
+            }
+            ms += 1 + i * 7919 % 997;
+        }
+        drain(&mut limiter, rule, START_MS + ms);
+        let seconds = 20;
+        let span_ms = seconds * window_ms;
+        let granted: u64 =
+            (1..=span_ms).map(|d| drain(&mut limiter, rule, START_MS + ms + d)).sum();
+        assert_eq!(granted, seconds as u64 * limit, "{limit} per {window_ms}");
+    }
+}
+
+/// Reservations that are all made at the same moment come due at exactly the rate.
+#[test]
+fn reservations_come_due_at_the_rate() {
+    for (limit, window_ms, burst) in [(300, 1000, 1), (7, 1001, 3), (5000, 1000, 1), (1, 60_000, 2)]
+    {
+        let rule = bucket(window_ms, limit, burst);
+        let mut limiter = None;
+        for k in 1..=2000u64 {
+            let terms = Terms { reserve_ms: 10 * DAY_MS, ..at(START_MS) };
+            let verdict = acquire(&mut limiter, ask(rule, 1), &terms);
+            let due_ms = (k.saturating_sub(burst) * window_ms as u64).div_ceil(limit);
+            assert_eq!((verdict.granted, verdict.retry_after_ms), (1, due_ms as i64));
+        }
+    }
+}
+
+#[test]
+fn denials_cost_nothing_and_a_raised_limit_helps_at_once() {
+    for algorithm in ALGORITHMS {
+        for limit in [1, 5, 40] {
+            let small = rule(algorithm, 10_000, limit);
+            let mut limiter = None;
+            assert_eq!(drain(&mut limiter, small, START_MS), limit, "{algorithm:?}");
+            for _ in 0..500 {
+                assert_eq!(acquire(&mut limiter, ask(small, 1), &at(START_MS)).granted, 0);
+            }
+            let raised = rule(algorithm, 10_000, limit + 1);
+            // Under names that are not among those that hold.
+            let one_more = acquire(&mut limiter, ask(raised, 1), &at(START_MS));
+            assert_eq!((one_more.granted, one_more.remaining), (1, 0), "{algorithm:?}");
+            let terms = Terms { id: Some(b"another"), ..at(START_MS) };
+            assert_eq!(acquire(&mut limiter, ask(raised, 1), &terms).granted, 0, "{algorithm:?}");
+        }
+    }
+}
+
+#[test]
+fn a_fixed_day_turns_over_at_midnight_of_its_zone() {
+    let hour_ms = 3_600_000;
+    let shape = Shape { offset_ms: Some(-8 * hour_ms), ..Shape::default() };
+    let rule = Rule::new(Algorithm::Fixed, DAY_MS, 3, shape).unwrap();
+    // 2023-11-15 00:00 eight hours east of Greenwich.
+    let midnight_ms = 1_699_977_600_000;
+    let mut limiter = None;
+    assert_eq!(drain(&mut limiter, rule, midnight_ms - 3 * hour_ms), 3);
+    let denied = acquire(&mut limiter, ask(rule, 1), &at(midnight_ms - 1));
+    assert_eq!((denied.granted, denied.retry_after_ms, denied.reset_after_ms), (0, 1, 1));
+    assert_eq!(drain(&mut limiter, rule, midnight_ms), 3);
+    let denied = acquire(&mut limiter, ask(rule, 1), &at(midnight_ms));
+    assert_eq!((denied.granted, denied.retry_after_ms), (0, DAY_MS));
+}

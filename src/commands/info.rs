@@ -1,0 +1,49 @@
+//! `RL.INFO`: what a limiter tells about itself.
+
+use rl_core::request::Arguments;
+use rl_core::status::Status;
+
+use crate::call::{Call, Command, Failure};
+use crate::keys::Access;
+use crate::limiters::Limiters;
+
+/// See the file's head.
+pub struct Info;
+
+impl Command for Info {
+    fn run(call: &Call) -> Result<(), Failure> {
+        if call.count() != 1 {
+            return Err(Failure::Arity);
+        }
+        let now_ms = call.now_ms();
+        let limiters = Limiters::open(call, 1, Access::Read, now_ms)?;
+        match limiters.get(0) {
+            None => call.reply_null(),
+            Some(limiter) => reply(call, &Status::of(limiter, now_ms)),
+        }
+        Ok(())
+    }
+}
+
+/// Fields of later versions come behind these.
+fn reply(call: &Call, status: &Status) {
+    let rule = status.rule;
+    let numbers = [
+        ("window", rule.map_or(0, |rule| rule.window_ms())),
+        ("limit", rule.map_or(0, |rule| rule.limit() as i64)),
+        ("burst", rule.map_or(0, |rule| rule.burst() as i64)),
+        ("used", status.used as i64),
+        ("remaining", status.remaining as i64),
+        ("reset_after", status.reset_after_ms),
+        ("blocked_for", status.blocked_for_ms),
+        ("exempt_for", status.exempt_for_ms),
+        ("entries", status.entries as i64),
+    ];
+    call.reply_map(1 + numbers.len());
+    call.reply_string("algo");
+    call.reply_string(rule.map_or("none", |rule| rule.algorithm().name()));
+    for (name, number) in numbers {
+        call.reply_string(name);
+        call.reply_integers(&[number]);
+    }
+}

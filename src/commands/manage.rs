@@ -1,0 +1,88 @@
+//! `RL.REFUND`, `RL.RELEASE`, `RL.BLOCK` and `RL.EXEMPT`: what is done to limiters by hand. Each answers how many limiters it
+//! changed.
+
+use rl_core::effect::Effect;
+use rl_core::limiter::Limiter;
+use rl_core::manage::{Hold, hold, refund, release};
+use rl_core::request::{Arguments, parse_hold, parse_refund, parse_release};
+use smallvec::SmallVec;
+
+use crate::call::{Call, Command, Failure};
+use crate::keys::Access;
+use crate::limiters::{FEW, Limiters};
+
+/// `RL.REFUND`: gives permits back.
+pub struct Refund;
+
+impl Command for Refund {
+    fn run(call: &Call) -> Result<(), Failure> {
+        check_arity(call)?;
+        let request = parse_refund(call)?;
+        change_each(call, request.keys, |stored, now_ms| refund(stored?, request.value, now_ms))
+    }
+}
+
+/// `RL.RELEASE`: ends a lease.
+pub struct Release;
+
+impl Command for Release {
+    fn run(call: &Call) -> Result<(), Failure> {
+        check_arity(call)?;
+        let request = parse_release(call)?;
+        change_each(call, request.keys, |stored, now_ms| release(stored?, request.value, now_ms))
+    }
+}
+
+/// `RL.BLOCK`: denies everything for a time.
+pub struct Block;
+
+impl Command for Block {
+    fn run(call: &Call) -> Result<(), Failure> {
+        lay_hold(call, Hold::Block)
+    }
+}
+
+/// `RL.EXEMPT`: lets everything through for a time.
+pub struct Exempt;
+
+impl Command for Exempt {
+    fn run(call: &Call) -> Result<(), Failure> {
+        lay_hold(call, Hold::Exempt)
+    }
+}
+
+fn lay_hold(call: &Call, which: Hold) -> Result<(), Failure> {
+    check_arity(call)?;
+    let request = parse_hold(call)?;
+    change_each(call, request.keys, |stored, now_ms| hold(stored, which, request.value, now_ms))
+}
+
+/// A key, a word and a value at least.
+fn check_arity(call: &Call) -> Result<(), Failure> {
+    if call.count() < 3 { Err(Failure::Arity) } else { Ok(()) }
+}
+
+/// Changes each limiter as `change` says, and answers how many there were to change.
+fn change_each(
+    call: &Call,
+    keys: usize,
+    change: impl Fn(Option<&Limiter>, i64) -> Option<Effect>,
+) -> Result<(), Failure> {
+    let now_ms = call.now_ms();
+    let mut limiters = Limiters::open(call, keys, Access::Write, now_ms)?;
+    let mut effects = SmallVec::<[(usize, Effect); FEW]>::new();
+    let mut creates = false;
+    for key in 0..keys {
+        let stored = limiters.get(key);
+        if let Some(effect) = change(stored, now_ms) {
+            creates |= stored.is_none();
+            effects.push((key, effect));
+        }
+    }
+    if creates && call.is_out_of_memory() {
+        return Err(Failure::OutOfMemory);
+    }
+    limiters.write(&effects);
+    call.reply_integers(&[effects.len() as i64]);
+    Ok(())
+}
