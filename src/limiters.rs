@@ -1,5 +1,7 @@
 //! The limiters of one call: opened together, written together.
 
+use std::ops::Range;
+
 use rl_core::codec;
 use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
@@ -68,47 +70,60 @@ impl<'call> Limiters<'call> {
         let corrections = std::mem::take(&mut self.corrections);
         let corrections = corrections.iter().map(|correction| (correction.key, &correction.effect));
         let effects = effects.iter().map(|(key, effect)| (*key, effect));
-        let mut blobs = Blobs::default();
+        let mut blobs = Blobs::new();
+        let mut spans = SmallVec::<[(usize, Range<usize>); FEW]>::new();
         for (index, effect) in corrections.chain(effects) {
             if let Some(key) = self.keys.get_mut(index) {
                 key.apply(effect);
+                let start = blobs.len;
                 codec::encode_effect(effect, &mut blobs);
-                blobs.end(index);
+                spans.push((index, start..blobs.len));
             }
         }
-        if !blobs.ends.is_empty() {
-            let blobs: SmallVec<[(usize, &[u8]); FEW]> = blobs.iter().collect();
-            self.call.replicate(&blobs);
+        if spans.is_empty() {
+            return;
         }
+        let bytes = blobs.bytes();
+        let blobs: SmallVec<[(usize, &[u8]); FEW]> = spans
+            .into_iter()
+            .map(|(key, span)| (key, bytes.get(span).unwrap_or_default()))
+            .collect();
+        self.call.replicate(&blobs);
     }
 }
 
-/// Encoded effects, one behind the other, each with the index of its key.
-#[derive(Default)]
+/// How many bytes of effects fit onto the stack: those of a few keys do.
+const STACK_BYTES: usize = 64 * FEW;
+
+/// Encoded effects, one behind the other.
 struct Blobs {
-    bytes: SmallVec<[u8; 64 * FEW]>,
-    ends: SmallVec<[(usize, usize); FEW]>,
-}
-
-impl Sink for Blobs {
-    fn put(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
-    }
+    stack: [u8; STACK_BYTES],
+    /// All of them, once the stack is too small.
+    heap: Vec<u8>,
+    len: usize,
 }
 
 impl Blobs {
-    /// Says that what was put since the last one belongs to this key.
-    fn end(&mut self, key: usize) {
-        self.ends.push((key, self.bytes.len()));
+    fn new() -> Blobs {
+        Blobs { stack: [0; STACK_BYTES], heap: Vec::new(), len: 0 }
     }
 
-    fn iter(&self) -> impl Iterator<Item = (usize, &[u8])> {
-        let mut start = 0;
-        self.ends.iter().map(move |(key, end)| {
-            let blob = self.bytes.get(start..*end).unwrap_or_default();
-            start = *end;
-            (*key, blob)
-        })
+    fn bytes(&self) -> &[u8] {
+        if self.heap.is_empty() { &self.stack } else { &self.heap }
+    }
+}
+
+impl Sink for Blobs {
+    fn put_byte(&mut self, byte: u8) {
+        if let Some(place) = self.stack.get_mut(self.len) {
+            *place = byte;
+        } else {
+            if self.heap.is_empty() {
+                self.heap.extend_from_slice(&self.stack);
+            }
+            self.heap.push(byte);
+        }
+        self.len += 1;
     }
 }
 

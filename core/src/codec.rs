@@ -90,9 +90,9 @@ pub enum Payload {
 
 /// Appends the stored form of a limiter.
 pub fn encode_limiter(limiter: &Limiter, out: &mut impl Sink) {
-    out.put(&[LIMITER_VERSION]);
+    out.put_byte(LIMITER_VERSION);
     match limiter.rule() {
-        None => out.put(&[UNUSED]),
+        None => out.put_byte(UNUSED),
         Some(rule) => encode_rule(&rule, out),
     }
     match limiter.state() {
@@ -170,13 +170,13 @@ pub fn decode_payload(bytes: &[u8]) -> Result<Payload, DecodeError> {
 }
 
 fn encode_rule(rule: &Rule, out: &mut impl Sink) {
-    out.put(&[match rule.algorithm() {
+    out.put_byte(match rule.algorithm() {
         Algorithm::Sliding => SLIDING,
         Algorithm::Bucket => BUCKET,
         Algorithm::Fixed => FIXED,
         Algorithm::Counter => COUNTER,
         Algorithm::Concurrency => CONCURRENCY,
-    }]);
+    });
     varint::write(out, rule.window_ms() as u64);
     varint::write(out, rule.limit());
     match rule.algorithm() {
@@ -209,19 +209,19 @@ fn encode_counter(counter: &Counter, out: &mut impl Sink) {
 fn encode_lease_change(change: &LeaseChange, out: &mut impl Sink) {
     match change {
         LeaseChange::Put { now_ms, id, lease, carried } => {
-            out.put(&[LEASE_PUT]);
+            out.put_byte(LEASE_PUT);
             encode_time(*now_ms, out);
             encode_lease(id, lease, out);
             varint::write(out, *carried);
         }
         LeaseChange::End { now_ms, id } => {
-            out.put(&[LEASE_END]);
+            out.put_byte(LEASE_END);
             encode_time(*now_ms, out);
             varint::write(out, id.len() as u64);
             out.put(id);
         }
         LeaseChange::PullBack { now_ms } => {
-            out.put(&[LEASE_PULL_BACK]);
+            out.put_byte(LEASE_PULL_BACK);
             encode_time(*now_ms, out);
         }
     }
@@ -230,18 +230,18 @@ fn encode_lease_change(change: &LeaseChange, out: &mut impl Sink) {
 fn encode_log_change(change: LogChange, out: &mut impl Sink) {
     match change {
         LogChange::Add { cutoff_ms, at_ms, permits } => {
-            out.put(&[LOG_ADD]);
+            out.put_byte(LOG_ADD);
             varint::write_signed(out, cutoff_ms);
             encode_time(at_ms, out);
             varint::write(out, permits);
         }
         LogChange::GiveBack { cutoff_ms, permits } => {
-            out.put(&[LOG_GIVE_BACK]);
+            out.put_byte(LOG_GIVE_BACK);
             varint::write_signed(out, cutoff_ms);
             varint::write(out, permits);
         }
         LogChange::PullBack { now_ms } => {
-            out.put(&[LOG_PULL_BACK]);
+            out.put_byte(LOG_PULL_BACK);
             encode_time(now_ms, out);
         }
     }

@@ -7,33 +7,36 @@
 /// The longest encoding of a `u64`, in bytes.
 const MAX_LEN: usize = 10;
 
-/// Where encoded bytes go. A trait, because a call encodes onto its stack: one allocation would cost as much as
-/// the decision.
+/// Where encoded bytes go. A trait, because a call encodes onto its stack: an allocation would cost
+/// as much as the decision.
 pub trait Sink {
+    /// Appends a byte.
+    fn put_byte(&mut self, byte: u8);
+
     /// Appends bytes.
-    fn put(&mut self, bytes: &[u8]);
+    fn put(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.put_byte(*byte));
+    }
 }
 
 impl Sink for Vec<u8> {
+    fn put_byte(&mut self, byte: u8) {
+        self.push(byte);
+    }
+
     fn put(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
     }
 }
 
 /// Appends `value`.
+#[inline]
 pub fn write(out: &mut impl Sink, mut value: u64) {
-    let mut bytes = [0; MAX_LEN];
-    let mut len = 0;
-    for byte in &mut bytes {
-        len += 1;
-        *byte = value as u8 & 0x7f;
+    while value >= 0x80 {
+        out.put_byte(value as u8 | 0x80);
         value >>= 7;
-        if value == 0 {
-            break;
-        }
-        *byte |= 0x80;
     }
-    out.put(bytes.get(..len).unwrap_or(&bytes));
+    out.put_byte(value as u8);
 }
 
 /// Appends a signed value, small magnitudes first (zigzag).

@@ -167,6 +167,11 @@ fn integer(bytes: &[u8]) -> Option<i64> {
         [b'1'..=b'9', ..] => {}
         _ => return None,
     }
+    if digits.len() <= 18 && digits.iter().all(u8::is_ascii_digit) {
+        // Too few to overflow: nearly all numbers come through here.
+        let add = |value: i64, byte: &u8| value * 10 + i64::from(byte - b'0');
+        return Some(sign * digits.iter().fold(0, add));
+    }
     digits.iter().try_fold(0i64, |value, byte| {
         let digit = byte.is_ascii_digit().then(|| i64::from(byte - b'0'))?;
         value.checked_mul(10)?.checked_add(sign * digit)
