@@ -1,0 +1,184 @@
+//! What the server tells about the commands, and what follows from it: routing and access control.
+
+use redis::Value;
+
+use crate::harness::{Client, Reply, Server, acquire, bytes_of, line_of, words};
+
+const RULE: &str = "WINDOW 10d LIMIT 3 ALGO sliding";
+const NOT_FOR_CLIENTS: &str = "ERR RL._EFFECT is sent by a primary to its replicas, not by clients";
+
+/// An effect that is well-formed and would create a key.
+const EFFECT: &[u8] = b"\x01\x00";
+
+fn array(value: &Value) -> &[Value] {
+    match value {
+        Value::Array(items) | Value::Set(items) => items,
+        value => panic!("expected an array, got {value:?}"),
+    }
+}
+
+fn text(value: &Value) -> String {
+    let bytes = bytes_of(value).unwrap_or_else(|| panic!("expected a text, got {value:?}"));
+    String::from_utf8(bytes).expect("UTF-8")
+}
+
+fn sorted(value: &Value) -> Vec<String> {
+    let mut texts: Vec<String> = array(value).iter().map(text).collect();
+    texts.sort();
+    texts
+}
+
+/// The value of a field in a flat array of names and values.
+fn field<'a>(map: &'a Value, name: &str) -> &'a Value {
+    let pairs = array(map).chunks(2);
+    let found = pairs.filter_map(|pair| pair.get(1).filter(|_| text(&pair[0]) == name)).next();
+    found.unwrap_or_else(|| panic!("no field {name} in {map:?}"))
+}
+
+fn int(value: &Value) -> i64 {
+    let Value::Int(integer) = value else { panic!("expected an integer, got {value:?}") };
+    *integer
+}
+
+#[test]
+fn command_info() {
+    let server = Server::start();
+    let reply = server.client().run("COMMAND INFO rl.acquire rl._effect");
+    let [acquire, effect] = array(&reply) else { panic!("not two commands: {reply:?}") };
+    for (command, name, arity, flags, keys) in [
+        (acquire, "rl.acquire", -8, vec!["fast", "module", "write"], (1, -7, 1)),
+        (effect, "rl._effect", -1, vec!["module", "write"], (1, -1, 2)),
+    ] {
+        let command = array(command);
+        assert_eq!(text(&command[0]), name);
+        assert_eq!(int(&command[1]), arity, "{name}");
+        assert_eq!(sorted(&command[2]), flags, "{name}");
+        let range = (int(&command[3]), int(&command[4]), int(&command[5]));
+        assert_eq!(range, keys, "{name}");
+        let [spec] = array(&command[8]) else { panic!("{name}: not one key specification") };
+        let mut of_keys = sorted(field(spec, "flags"));
+        of_keys.retain(|flag| ["RW", "access", "update"].contains(&flag.as_str()));
+        assert_eq!(of_keys.first().map(String::as_str), Some("RW"), "{name}");
+        let begin = field(spec, "begin_search");
+        assert_eq!(text(field(begin, "type")), "index");
+        assert_eq!(int(field(field(begin, "spec"), "index")), 1);
+        let find = field(spec, "find_keys");
+        assert_eq!(text(field(find, "type")), "range");
+        // Counted from the first key, negative from the end.
+        assert_eq!(int(field(field(find, "spec"), "lastkey")), i64::from(keys.1 as i32), "{name}");
+        assert_eq!(int(field(field(find, "spec"), "keystep")), keys.2, "{name}");
+        assert_eq!(int(field(field(find, "spec"), "limit")), 0);
+    }
+}
+
+#[test]
+fn command_getkeys() {
+    let server = Server::start();
+    let mut client = server.client();
+    for count in [1, 2, 50] {
+        let keys: Vec<String> = (0..count).map(|i| format!("key{i}")).collect();
+        let call = words("COMMAND GETKEYS").then("RL.ACQUIRE").then(&keys.join(" ")).then(RULE);
+        assert_eq!(client.texts(call), keys);
+    }
+}
+
+#[test]
+fn command_docs() {
+    let server = Server::start();
+    let reply = server.client().run("COMMAND DOCS rl.acquire");
+    let docs = field(&reply, "rl.acquire");
+    assert!(text(field(docs, "summary")).starts_with("Takes a permit"), "{docs:?}");
+    assert_eq!(text(field(docs, "since")), "0.1.0");
+    assert_eq!(text(field(docs, "group")), "module");
+    assert_eq!(text(field(docs, "complexity")), "O(N) with N the number of keys");
+    assert_eq!(text(field(docs, "module")), "rl");
+    let arguments = array(field(docs, "arguments"));
+    let shape = |argument: &Value| (text(field(argument, "name")), text(field(argument, "type")));
+    let [key, window, limit, algo] = arguments else { panic!("not four: {arguments:?}") };
+    assert_eq!(shape(key), ("key".into(), "key".into()));
+    assert_eq!(sorted(field(key, "flags")), ["multiple"]);
+    assert_eq!(int(field(key, "key_spec_index")), 0);
+    for (argument, name, token, kind) in [
+        (window, "window", "WINDOW", "integer"),
+        (limit, "limit", "LIMIT", "integer"),
+        (algo, "algo", "ALGO", "oneof"),
+    ] {
+        assert_eq!(shape(argument), (name.into(), kind.into()));
+        assert_eq!(text(field(argument, "token")), token);
+    }
+    let choices: Vec<String> = array(field(algo, "arguments"))
+        .iter()
+        .map(|choice| {
+            assert_eq!(text(field(choice, "type")), "pure-token");
+            text(field(choice, "token"))
+        })
+        .collect();
+    assert_eq!(choices, ["sliding", "bucket", "leaky", "fixed", "counter"]);
+}
+
+/// A client that may do nothing but limit, and only under `app:`.
+fn limited(server: &Server) -> Client {
+    server.client().run("ACL SETUSER app on >secret ~app:* +rl.acquire +multi +exec +eval");
+    let mut client = server.client();
+    client.run("AUTH app secret");
+    client
+}
+
+/// Redis reworded these lines in 7.2.
+fn is_no_permission_for_keys(line: &str) -> bool {
+    [
+        "NOPERM this user has no permissions to access one of the keys used as arguments",
+        "NOPERM No permissions to access a key",
+    ]
+    .contains(&line)
+}
+
+#[test]
+fn a_user_limits_only_under_its_own_keys() {
+    let server = Server::start();
+    let mut client = limited(&server);
+    assert_eq!(client.acquire("app:a app:b", RULE).remaining, 2);
+    for keys in ["other", "app:a other", "other app:a", "app:a app:b ap"] {
+        let line = client.error(acquire(keys, RULE));
+        assert!(is_no_permission_for_keys(&line), "{keys}: {line}");
+    }
+    client.run("MULTI");
+    let line = client.error(acquire("app:a other", RULE));
+    assert!(is_no_permission_for_keys(&line), "{line}");
+    assert_eq!(client.error("EXEC"), "EXECABORT Transaction discarded because of previous errors.");
+    let script = "return redis.pcall('RL.ACQUIRE', 'app:a', 'other', 'WINDOW', '1d', 'LIMIT', 9, 'ALGO', 'fixed')";
+    let line = client.error(words("EVAL").arg(script).then("0"));
+    assert!(
+        line.contains("No permissions to access a key") || line.contains("can't access"),
+        "{line}"
+    );
+    // Nothing of all that counted.
+    assert_eq!(client.acquire("app:a app:b", RULE).remaining, 1);
+    assert_eq!(server.client().keys(), ["app:a", "app:b"]);
+    let line = client.error("RL._EFFECT app:a x");
+    assert!(line.starts_with("NOPERM "), "{line}");
+}
+
+#[test]
+fn effects_are_not_for_clients() {
+    let server = Server::start();
+    let mut client = server.client();
+    let effect = || words("RL._EFFECT k").arg(EFFECT);
+    assert_eq!(client.error(effect()), NOT_FOR_CLIENTS);
+    for malformed in ["RL._EFFECT", "RL._EFFECT k", "RL._EFFECT k x", "RL._EFFECT k x k"] {
+        assert_eq!(client.error(malformed), NOT_FOR_CLIENTS);
+    }
+    client.run("MULTI");
+    client.run(acquire("granted", RULE));
+    client.run(effect());
+    let Value::Array(replies) = client.run("EXEC") else { panic!("no array") };
+    assert!(Reply::of(&replies[0]).is_grant());
+    let Value::ServerError(error) = &replies[1] else { panic!("no error: {:?}", replies[1]) };
+    assert_eq!(line_of(error), NOT_FOR_CLIENTS);
+    let script = "redis.call('RL.ACQUIRE', KEYS[2], unpack(ARGV, 2)) \
+        return redis.pcall('RL._EFFECT', KEYS[1], ARGV[1])";
+    let call = words("EVAL").arg(script).then("2 k granted").arg(EFFECT).then(RULE);
+    assert_eq!(client.error(call), NOT_FOR_CLIENTS);
+    assert_eq!(client.keys(), ["granted"]);
+    assert_eq!(client.drain("granted", RULE), 1);
+}
