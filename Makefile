@@ -21,7 +21,6 @@ run: build ## Start redis-server with the module in the foreground (PORT=6379)
 
 test: setup ## Run every test
 	cargo test
-	cargo test -p rl-core --doc
 
 bench: setup ## Measure against SET and redis-cell, side by side in one run
 	cargo build --release -p redis-rl -p redis-cell -p rl-bench

@@ -129,7 +129,7 @@ impl Sink for Blobs {
 
 /// A limiter that is ahead of the clock as it should be, and the effect that makes it so.
 fn corrected(stored: &Limiter, now_ms: i64) -> Option<(Limiter, Effect)> {
-    let effect = stored.pull_back(now_ms, config::sliding_resolution())?;
+    let effect = stored.pull_back(now_ms)?;
     let mut limiter = stored.clone();
     limiter.apply(&effect);
     Some((limiter, effect))

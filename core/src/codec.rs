@@ -30,7 +30,7 @@ use crate::effect::{Change, Effect, Write};
 use crate::fixed::Fixed;
 use crate::limiter::{Holds, Limiter, State};
 use crate::rule::{Algorithm, MAX_IN_USE, MAX_TIME_MS, Rule, Shape};
-use crate::sliding::{Log, LogChange};
+use crate::sliding::{Log, LogChange, LogStep};
 use crate::varint::{self, Sink};
 
 const LIMITER_VERSION: u8 = 1;
@@ -228,22 +228,16 @@ fn encode_lease_change(change: &LeaseChange, out: &mut impl Sink) {
 }
 
 fn encode_log_change(change: LogChange, out: &mut impl Sink) {
-    match change {
-        LogChange::Add { cutoff_ms, at_ms, permits } => {
-            out.put_byte(LOG_ADD);
-            varint::write_signed(out, cutoff_ms);
-            encode_time(at_ms, out);
-            varint::write(out, permits);
-        }
-        LogChange::GiveBack { cutoff_ms, permits } => {
-            out.put_byte(LOG_GIVE_BACK);
-            varint::write_signed(out, cutoff_ms);
-            varint::write(out, permits);
-        }
-        LogChange::PullBack { now_ms } => {
-            out.put_byte(LOG_PULL_BACK);
-            encode_time(now_ms, out);
-        }
+    let (tag, permits) = match change.step {
+        LogStep::Add { permits, .. } => (LOG_ADD, permits),
+        LogStep::GiveBack(permits) => (LOG_GIVE_BACK, permits),
+        LogStep::PullBack => (LOG_PULL_BACK, 0),
+    };
+    out.put_byte(tag);
+    encode_time(change.now_ms, out);
+    varint::write(out, permits);
+    if let LogStep::Add { at_ms, .. } = change.step {
+        varint::write_signed(out, at_ms - change.now_ms);
     }
 }
 
@@ -423,17 +417,18 @@ impl Reader<'_> {
     }
 
     fn log_change(&mut self) -> Option<LogChange> {
-        Some(match self.byte()? {
-            LOG_ADD => LogChange::Add {
-                cutoff_ms: self.cutoff()?,
-                at_ms: self.time()?,
-                permits: self.permits()?,
-            },
-            LOG_GIVE_BACK => {
-                LogChange::GiveBack { cutoff_ms: self.cutoff()?, permits: self.permits()? }
+        let tag = self.byte()?;
+        let (now_ms, permits) = (self.time()?, self.permits()?);
+        let step = match tag {
+            LOG_ADD => {
+                let at_ms = now_ms.checked_add(self.signed()?);
+                let at_ms = at_ms.filter(|at_ms| (0..=MAX_TIME_MS).contains(at_ms))?;
+                LogStep::Add { at_ms, permits }
             }
-            LOG_PULL_BACK => LogChange::PullBack { now_ms: self.time()? },
+            LOG_GIVE_BACK => LogStep::GiveBack(permits),
+            LOG_PULL_BACK => LogStep::PullBack,
             _ => return None,
-        })
+        };
+        Some(LogChange { now_ms, step })
     }
 }

@@ -13,7 +13,7 @@ use crate::counter::Counter;
 use crate::effect::{Change, Effect, Write};
 use crate::fixed::{Fixed, start_of};
 use crate::rule::{Algorithm, MAX_TIME_MS, Rule, Shape};
-use crate::sliding::{self, Log, LogChange};
+use crate::sliding::{Log, LogChange, LogStep};
 
 /// What an operator or a `BLOCK` laid on a limiter: the ends of its block and of its exemption, in ms of
 /// epoch time; 0 for none.
@@ -159,20 +159,16 @@ impl Limiter {
     }
 
     /// The effect that corrects a limiter whose stored time is ahead of `now_ms`, because the clock
-    /// stepped back; `None` when it is not. Grants that were rounded up (see [`crate::sliding`]) are
-    /// rightly ahead, up to `now_ms` rounded up.
-    pub fn pull_back(&self, now_ms: i64, resolution: u32) -> Option<Effect> {
+    /// stepped back; `None` when it is not. Only what a clock said counts: grants that were rounded
+    /// up (see [`crate::sliding`]) are rightly ahead.
+    pub fn pull_back(&self, now_ms: i64) -> Option<Effect> {
         let change = match &self.state {
             State::Bucket(bucket) if bucket.at_ms > now_ms => {
                 // A refill beyond the cap belongs to a millisecond that is gone.
                 Change::Bucket(Bucket::new(now_ms, bucket.burst, bucket.deficit().max(0)))
             }
-            State::Sliding(log) if log.newest_ms() > now_ms => {
-                let rule = self.rule()?;
-                if log.newest_ms() <= sliding::stamp(&rule, log.entries(), resolution, now_ms) {
-                    return None;
-                }
-                Change::Log(LogChange::PullBack { now_ms })
+            State::Sliding(log) if log.is_ahead(now_ms) => {
+                Change::Log(LogChange { now_ms, step: LogStep::PullBack })
             }
             State::Fixed(fixed) if fixed.start_ms > now_ms => {
                 let start_ms = start_of(now_ms, self.window_ms, fixed.offset_ms);
@@ -204,10 +200,10 @@ impl Limiter {
                 Change::Fixed(fixed) => self.state = State::Fixed(*fixed),
                 Change::Counter(counter) => self.state = State::Counter(*counter),
                 Change::Log(change) => match &mut self.state {
-                    State::Sliding(log) => log.apply(*change),
+                    State::Sliding(log) => log.apply(*change, rule.window_ms()),
                     state => {
                         let mut log = Box::<Log>::default();
-                        log.apply(*change);
+                        log.apply(*change, rule.window_ms());
                         *state = State::Sliding(log);
                     }
                 },
@@ -233,16 +229,15 @@ impl Limiter {
     pub(crate) fn grows(&self, write: &Write) -> bool {
         match (&self.state, &write.change) {
             (_, Change::Bucket(_) | Change::Fixed(_) | Change::Counter(_)) => false,
-            (State::Sliding(log), Change::Log(LogChange::Add { at_ms, .. })) => {
-                write.start_over || *at_ms > log.newest_ms()
-            }
+            (
+                State::Sliding(log),
+                Change::Log(LogChange { step: LogStep::Add { at_ms, .. }, .. }),
+            ) => write.start_over || *at_ms > log.newest_ms(),
             (State::Concurrency(leases), Change::Lease(LeaseChange::Put { now_ms, id, .. })) => {
                 leases.live(id, *now_ms).is_none()
             }
-            (_, Change::Log(LogChange::Add { .. }) | Change::Lease(LeaseChange::Put { .. })) => {
-                true
-            }
-            (_, Change::Log(_) | Change::Lease(_)) => false,
+            (_, Change::Log(change)) => matches!(change.step, LogStep::Add { .. }),
+            (_, Change::Lease(change)) => matches!(change, LeaseChange::Put { .. }),
         }
     }
 }

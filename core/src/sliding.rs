@@ -11,8 +11,7 @@
 //! kept aside. That makes an append, a prune from the front and a give-back from the end O(1) an entry, and
 //! takes two or three bytes an entry where a sorted set takes more than a hundred.
 //!
-//! **Invariants**: `entries` is 0 and everything else is as in [`Log::default`], or: gaps are
-//! above 0, every entry holds at least one permit, and `permits` is their sum.
+//! **Invariants**: `entries` and `permits` are 0 and the run is empty, or: gaps are above 0, every entry holds at least one permit, and `permits` is their sum.
 
 use crate::rule::{MAX_IN_USE, MAX_TIME_MS, Rule};
 use crate::varint::{self, Sink};
@@ -28,6 +27,8 @@ pub struct Log {
     newest_permits: u64,
     permits: u64,
     entries: u32,
+    /// The clock at the last grant. The newest entry may rightly be ahead of it, rounded up.
+    granted_ms: i64,
     /// Where the first entry starts in `run`; what is before it has been pruned.
     head: usize,
     run: Vec<u8>,
@@ -44,30 +45,30 @@ pub struct Live {
     pub entries: u32,
 }
 
-/// A change of a log, as the primary decides it and replicas apply it. Its size does not depend on the log's.
+/// A change of a log, as the primary decides it and replicas apply it. Its size does not depend on
+/// the log's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogChange {
-    /// Forget the entries at or before `cutoff_ms`, then add permits at `at_ms`.
+pub struct LogChange {
+    /// The clock when it was decided.
+    pub now_ms: i64,
+    /// What to do.
+    pub step: LogStep,
+}
+
+/// See [`LogChange`]. All but the last first forget what has left by then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogStep {
+    /// Add permits.
     Add {
-        /// Now minus the window.
-        cutoff_ms: i64,
         /// When they count as granted: now, or now rounded up.
         at_ms: i64,
         /// How many.
         permits: u64,
     },
-    /// Forget the entries at or before `cutoff_ms`, then take back the newest permits.
-    GiveBack {
-        /// Now minus the window.
-        cutoff_ms: i64,
-        /// How many.
-        permits: u64,
-    },
-    /// Move every entry that is ahead of `now_ms` to it: the clock stepped back.
-    PullBack {
-        /// The clock.
-        now_ms: i64,
-    },
+    /// Take back the newest permits, so many.
+    GiveBack(u64),
+    /// Move every entry that is ahead of the clock to it: the clock stepped back.
+    PullBack,
 }
 
 /// The width of a step in ms, when grants are rounded.
@@ -89,6 +90,11 @@ impl Log {
     /// When the newest permits were granted; the epoch for an empty log.
     pub fn newest_ms(&self) -> i64 {
         self.newest_ms
+    }
+
+    /// Whether something was granted after `now_ms`: the clock stepped back since.
+    pub fn is_ahead(&self, now_ms: i64) -> bool {
+        self.granted_ms > now_ms
     }
 
     /// Entries stored, those included that have left and were not pruned yet.
@@ -156,24 +162,28 @@ impl Log {
         None
     }
 
-    /// Applies a change. Total: any change leaves any log in a valid state.
-    pub fn apply(&mut self, change: LogChange) {
-        match change {
-            LogChange::Add { cutoff_ms, at_ms, permits } => {
-                self.prune(cutoff_ms);
+    /// Applies a change under the window that it was decided under. Total: any change leaves any
+    /// log in a valid state.
+    pub fn apply(&mut self, change: LogChange, window_ms: i64) {
+        let LogChange { now_ms, step } = change;
+        match step {
+            LogStep::Add { at_ms, permits } => {
+                self.prune(now_ms.saturating_sub(window_ms));
                 self.push(at_ms, permits);
+                self.granted_ms = now_ms;
             }
-            LogChange::GiveBack { cutoff_ms, permits } => {
-                self.prune(cutoff_ms);
+            LogStep::GiveBack(permits) => {
+                self.prune(now_ms.saturating_sub(window_ms));
                 self.give_back(permits);
             }
-            LogChange::PullBack { now_ms } => {
+            LogStep::PullBack => {
                 let mut ahead = 0;
                 while self.entries > 0 && self.newest_ms > now_ms {
                     ahead += self.newest_permits;
                     self.pop();
                 }
                 self.push(now_ms, ahead);
+                self.granted_ms = self.granted_ms.min(now_ms);
             }
         }
     }
@@ -206,9 +216,9 @@ impl Log {
             return;
         }
         if live.entries == 0 {
-            let run = std::mem::take(&mut self.run);
-            *self = Log { run, ..Log::default() };
-            self.run.clear();
+            let mut run = std::mem::take(&mut self.run);
+            run.clear();
+            *self = Log { run, granted_ms: self.granted_ms, ..Log::default() };
         } else {
             self.first_ms = live.first_ms;
             self.permits = live.permits;
@@ -239,7 +249,7 @@ impl Log {
                 self.newest_ms -= gap_ms as i64;
                 self.newest_permits = permits;
             }
-            None => *self = Log::default(),
+            None => *self = Log { granted_ms: self.granted_ms, ..Log::default() },
         }
     }
 
@@ -256,21 +266,25 @@ impl Log {
 
     /// Appends the stored form: the entries, what was pruned left out.
     pub fn encode(&self, out: &mut impl Sink) {
+        varint::write_signed(out, self.granted_ms);
         varint::write(out, u64::from(self.entries));
         if self.entries > 0 {
-            varint::write_signed(out, self.first_ms);
+            varint::write_signed(out, self.first_ms - self.granted_ms);
             out.put(&self.run[self.head..]);
             varint::write(out, self.newest_permits);
         }
     }
 
-    /// Reads the stored form. `None` when it breaks an invariant. Allocates no more than the bytes there are.
+    /// Reads the stored form. `None` when it breaks an invariant. Allocates no more than the bytes
+    /// there are.
     pub fn decode(bytes: &[u8], at: &mut usize) -> Option<Log> {
+        let time = |ms: i64| (0..=MAX_TIME_MS).contains(&ms).then_some(ms);
+        let granted_ms = time(varint::read_signed(bytes, at)?)?;
         let entries = u32::try_from(varint::read(bytes, at)?).ok()?;
         if entries == 0 {
-            return Some(Log::default());
+            return Some(Log { granted_ms, ..Log::default() });
         }
-        let first_ms = varint::read_signed(bytes, at)?;
+        let first_ms = time(granted_ms.checked_add(varint::read_signed(bytes, at)?)?)?;
         let start = *at;
         let (mut newest_ms, mut permits) = (first_ms, 0u64);
         for _ in 1..entries {
@@ -281,14 +295,16 @@ impl Log {
         let run = bytes.get(start..*at)?.to_vec();
         let newest_permits = varint::read(bytes, at).filter(|n| *n > 0)?;
         permits = permits.checked_add(newest_permits)?;
-        let in_range = permits <= MAX_IN_USE && first_ms >= 0 && newest_ms <= MAX_TIME_MS;
-        in_range.then_some(Log {
+        let newest_ms = time(newest_ms)?;
+        let head = 0;
+        (permits <= MAX_IN_USE).then_some(Log {
             first_ms,
             newest_ms,
             newest_permits,
             permits,
             entries,
-            head: 0,
+            granted_ms,
+            head,
             run,
         })
     }

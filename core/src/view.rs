@@ -20,7 +20,7 @@ use crate::effect::{Change, Write};
 use crate::fixed::Fixed;
 use crate::limiter::{Limiter, State};
 use crate::rule::{Algorithm, MAX_IN_USE, MAX_TIME_MS, Rule};
-use crate::sliding::{self, Live, Log, LogChange};
+use crate::sliding::{self, Live, Log, LogChange, LogStep};
 
 /// What each algorithm knows about the moment of the view.
 #[derive(Clone, Copy, Debug)]
@@ -211,10 +211,9 @@ impl<'a> View<'a> {
     pub fn write(&self) -> Write {
         let change = match self.level {
             Level::Bucket(deficit) => Change::Bucket(self.bucket(deficit)),
-            Level::Sliding { stamp_ms, added, .. } => Change::Log(LogChange::Add {
-                cutoff_ms: self.cutoff_ms(),
-                at_ms: stamp_ms,
-                permits: added,
+            Level::Sliding { stamp_ms, added, .. } => Change::Log(LogChange {
+                now_ms: self.now_ms,
+                step: LogStep::Add { at_ms: stamp_ms, permits: added },
             }),
             Level::Fixed(fixed) => Change::Fixed(fixed),
             Level::Counter(counter) => Change::Counter(counter),
@@ -245,7 +244,7 @@ impl<'a> View<'a> {
                 Change::Bucket(self.bucket((deficit - given).max(0)))
             }
             Level::Sliding { .. } => {
-                Change::Log(LogChange::GiveBack { cutoff_ms: self.cutoff_ms(), permits })
+                Change::Log(LogChange { now_ms: self.now_ms, step: LogStep::GiveBack(permits) })
             }
             Level::Fixed(fixed) => Change::Fixed(Fixed { used: fixed.used - permits, ..fixed }),
             Level::Counter(mut counter) => {
@@ -259,10 +258,6 @@ impl<'a> View<'a> {
 
     fn bucket(&self, deficit: i128) -> Bucket {
         Bucket::new(self.now_ms, self.rule.burst(), deficit)
-    }
-
-    fn cutoff_ms(&self) -> i64 {
-        self.now_ms - self.rule.window_ms()
     }
 }
 

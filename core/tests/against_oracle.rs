@@ -303,13 +303,12 @@ impl World {
 
     /// What the caller of every command does first.
     fn pull_back(&mut self, i: usize) {
-        self.oracle[i].pull_back(self.now_ms, self.resolution);
+        self.oracle[i].pull_back(self.now_ms);
         let pulled = self.primary[i].as_ref();
-        if let Some(effect) = pulled.and_then(|l| l.pull_back(self.now_ms, self.resolution)) {
+        if let Some(effect) = pulled.and_then(|l| l.pull_back(self.now_ms)) {
             self.apply(i, &effect);
         }
-        let again =
-            self.primary[i].as_ref().and_then(|l| l.pull_back(self.now_ms, self.resolution));
+        let again = self.primary[i].as_ref().and_then(|l| l.pull_back(self.now_ms));
         assert_eq!(again, None, "{}: pulled back twice", self.at);
     }
 

@@ -181,9 +181,9 @@ impl Key {
     }
 
     /// The clock may have stepped back since the key was written.
-    pub fn pull_back(&mut self, now: i64, resolution: u32) {
+    pub fn pull_back(&mut self, now: i64) {
         match &mut self.stored {
-            Some((rule, State::Sliding(s))) => s.pull_back(rule, now, resolution),
+            Some((_, State::Sliding(s))) => s.pull_back(now),
             Some((_, State::Bucket(b))) => b.pull_back(now),
             Some((rule, State::Fixed(f))) => f.pull_back(rule, now),
             Some((rule, State::Counter(c))) => c.pull_back(rule, now),

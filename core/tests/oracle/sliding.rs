@@ -8,6 +8,8 @@ use super::MAX_IN_USE;
 pub struct Sliding {
     /// Time and permits, in the order of their times.
     grants: Vec<(i64, u64)>,
+    /// What the clock said at the last grant, whatever time it was written down under.
+    clock: i64,
 }
 
 impl Sliding {
@@ -27,6 +29,7 @@ impl Sliding {
     pub fn take(&mut self, rule: &Rule, now: i64, n: u64, resolution: u32) {
         self.grants = self.live(rule, now).copied().collect();
         let newest = self.grants.iter().map(|(t, _)| *t).max().unwrap_or(0);
+        self.clock = now;
         let at = stamp(rule, self.grants.len(), resolution, now).max(newest);
         let n = n.min(MAX_IN_USE - self.in_use(rule, now));
         match self.grants.last_mut() {
@@ -49,15 +52,17 @@ impl Sliding {
         self.grants.retain(|(_, permits)| *permits > 0);
     }
 
-    pub fn pull_back(&mut self, rule: &Rule, now: i64, resolution: u32) {
-        let newest = self.grants.iter().map(|(t, _)| *t).max().unwrap_or(0);
-        if newest <= stamp(rule, self.grants.len(), resolution, now) {
+    pub fn pull_back(&mut self, now: i64) {
+        if self.clock <= now {
             return;
         }
+        self.clock = now;
         // Grants that now share a time share an entry, which matters where entries are counted.
         let moved: u64 = self.grants.iter().filter(|(t, _)| *t >= now).map(|(_, n)| n).sum();
         self.grants.retain(|(t, _)| *t < now);
-        self.grants.push((now, moved));
+        if moved > 0 {
+            self.grants.push((now, moved));
+        }
     }
 
     pub fn entries(&self) -> usize {
