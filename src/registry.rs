@@ -257,12 +257,25 @@ const EFFECT: Entry = Entry {
     docs: None,
 };
 
+/// The module takes part in the atomic slot migration of Valkey 9.1 and later: values travel as
+/// effects, which are applied as they come. The bit is not in the header that the crate ships.
+const ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
+
+/// Tells the server what the module can deal with.
+fn set_options(ctx: &Context) {
+    // SAFETY: `ctx` is the context of the load; the API table is only read.
+    unsafe {
+        let known = raw::RedisModule_GetModuleOptionsAll.map_or(0, |all| all() as u32);
+        let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
+            | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
+            | known & ATOMIC_SLOT_MIGRATION;
+        api!(RedisModule_SetModuleOptions)(ctx.ctx, options as c_int);
+    }
+}
+
 /// Registers the data type and the commands.
 pub fn register(ctx: &Context) -> Result<(), String> {
-    let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
-        | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
-    // SAFETY: `ctx` is the context of the load.
-    unsafe { api!(RedisModule_SetModuleOptions)(ctx.ctx, options as c_int) };
+    set_options(ctx);
     limiter_type::register(ctx.ctx)?;
     command::<Acquire>(ctx, &ACQUIRE)?;
     command::<AcquireX>(ctx, &ACQUIREX)?;

@@ -5,12 +5,12 @@ use redis::Value;
 use crate::harness::{Client, Reply, Server, acquire, wait_for, words};
 
 const RULE: &str = "WINDOW 10d LIMIT 3 ALGO sliding";
-const CROSSSLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
+pub const CROSSSLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 
 const RANGES: [(u16, u16); 3] = [(0, 5460), (5461, 10_922), (10_923, 16_383)];
 
 /// Three primaries that share the slots.
-fn cluster() -> Vec<Server> {
+pub fn cluster() -> Vec<Server> {
     let nodes: Vec<Server> =
         RANGES.iter().map(|_| Server::builder().cluster_node().start()).collect();
     for (i, (node, (first, last))) in nodes.iter().zip(RANGES).enumerate() {
@@ -32,11 +32,11 @@ fn cluster() -> Vec<Server> {
     nodes
 }
 
-fn slot_of(client: &mut Client, key: &str) -> u16 {
+pub fn slot_of(client: &mut Client, key: &str) -> u16 {
     client.int(format!("CLUSTER KEYSLOT {key}")) as u16
 }
 
-fn owner(slot: u16) -> usize {
+pub fn owner(slot: u16) -> usize {
     RANGES.iter().position(|(first, last)| (*first..=*last).contains(&slot)).expect("an owner")
 }
 

@@ -7,6 +7,8 @@
 //! | `RL_TEST_MODULE` | the module | what this build made |
 
 mod acquire;
+mod acquirex;
+mod calls;
 mod cluster;
 mod config;
 mod denial;
