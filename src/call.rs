@@ -1,7 +1,8 @@
 //! One invocation of a command: arguments, clock, reply, replication.
 //!
 //! Commands are plain `extern "C"` functions over the argument vector: the crate's wrapper copies
-//! each argument and reply, which costs more than a decision does. A panic never reaches the server: see [`entry`].
+//! each argument and reply, which costs more than a decision does. A panic never reaches the
+//! server: see [`entry`].
 
 use std::ffi::{CStr, CString, c_int};
 use std::fmt;
@@ -15,11 +16,14 @@ use rl_core::request::Arguments;
 use crate::keys::{Access, Key};
 use crate::log;
 
+/// Finds how many of the first arguments are keys, and what is done to them
+/// (`REDISMODULE_CMD_KEY_*`).
+pub type FindKeys = fn(&Call) -> (usize, u32);
+
 /// A command of the module.
 pub trait Command {
-    /// For a command whose keys the server cannot find by position: finds how many of the first
-    /// arguments are keys, and what is done to them (`REDISMODULE_CMD_KEY_*`).
-    const FIND_KEYS: Option<fn(&Call) -> (usize, u32)> = None;
+    /// For a command whose keys the server cannot find by position.
+    const FIND_KEYS: Option<FindKeys> = None;
 
     /// Runs the command. It answers itself, or returns the error to answer.
     fn run(call: &Call) -> Result<(), Failure>;
@@ -87,9 +91,9 @@ pub struct Call {
     argc: usize,
 }
 
-/// A function of the module API that every supported server has. To be used in an `unsafe` block: the
-/// table of the API is filled before any of our code runs and only read from then on, and the caller
-/// answers for the function's own conditions.
+/// A function of the module API that every supported server has. To be used in an `unsafe` block:
+/// the table of the API is filled before any of our code runs and only read from then on, and the
+/// caller answers for the function's own conditions.
 macro_rules! api {
     ($name:ident) => {
         redis_module::raw::$name.expect(concat!(stringify!($name), " is in Redis 7.0"))
@@ -114,7 +118,8 @@ impl Arguments for Call {
 /// The bytes of a string of the server, valid as long as the caller holds the string.
 pub fn string_bytes<'a>(string: *mut raw::RedisModuleString) -> &'a [u8] {
     let mut len = 0;
-    // SAFETY: `string` is an argument of the running command, which the server keeps until it returns.
+    // SAFETY: `string` is an argument of the running command, which the server keeps until it
+    // returns.
     unsafe {
         let bytes = api!(RedisModule_StringPtrLen)(string, &mut len);
         std::slice::from_raw_parts(bytes.cast(), len)
@@ -164,7 +169,8 @@ impl Call {
         }
     }
 
-    /// Sends effects to the replicas and the AOF, as one command: the index of a key among the arguments, and its blob.
+    /// Sends effects to the replicas and the AOF, as one command: the index of a key among the
+    /// arguments, and its blob.
     pub fn replicate(&self, effects: &[(usize, &[u8])]) {
         const NAME: &CStr = c"RL._EFFECT";
         if let [(key, blob)] = effects {
@@ -191,8 +197,8 @@ impl Call {
                 api!(RedisModule_CreateString)(self.ctx, blob.as_ptr().cast(), blob.len())
             });
         }
-        // SAFETY: "v" takes a vector of strings and its length. The server retains what it keeps, and
-        // the blobs made above are released here.
+        // SAFETY: "v" takes a vector of strings and its length. The server retains what it keeps,
+        // and the blobs made above are released here.
         unsafe {
             let (strings, len) = (argv.as_mut_ptr(), argv.len());
             api!(RedisModule_Replicate)(self.ctx, NAME.as_ptr(), c"v".as_ptr(), strings, len);
@@ -279,8 +285,8 @@ impl Call {
     }
 }
 
-/// What the server calls for a command. A panic would take the whole server with it, and unwinding into C is
-/// undefined: it ends here as an error reply. No code path is meant to reach that.
+/// What the server calls for a command. A panic would take the whole server with it, and unwinding
+/// into C is undefined: it ends here as an error reply. No code path is meant to reach that.
 pub extern "C" fn entry<C: Command>(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,

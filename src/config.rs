@@ -128,7 +128,8 @@ impl Defaults {
 /// An argument or a value that cannot be, or a server older than 7.0.
 pub fn load(ctx: &Context, args: &[RedisString]) -> Result<(), String> {
     let defaults = Defaults::from_args(args)?;
-    // SAFETY: the module API was initialised before `init` runs; its table does not change afterwards.
+    // SAFETY: the module API was initialised before `init` runs; its table does not change
+    // afterwards.
     let load_configs = unsafe { raw::RedisModule_LoadConfigs };
     let load_configs =
         load_configs.ok_or("this server is too old, Redis 7.0 or later is needed")?;

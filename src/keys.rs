@@ -45,8 +45,9 @@ impl<'call> Key<'call> {
             Access::Read => raw::REDISMODULE_READ,
             Access::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
         };
-        // SAFETY: context and name belong to the running command. For reading, a missing key is null, which
-        // all functions here accept. The value of a key of our type is a limiter that `limiter_type` allocated.
+        // SAFETY: context and name belong to the running command. For reading, a missing key is
+        // null, which all functions here accept. The value of a key of our type is a limiter that
+        // `limiter_type` allocated.
         unsafe {
             let key = api!(RedisModule_OpenKey)(ctx, name, mode as i32);
             let mut opened = Key { ctx, name, key, limiter: None, call: PhantomData };

@@ -13,8 +13,8 @@
 //! | [`config`] | the configuration |
 //! | [`log`] | the server's log, safe for any text |
 //!
-//! The limiter itself is in `rl_core`, which knows nothing of Redis. `unsafe` is confined to `call`,
-//! `keys`, `limiter_type` and `registry`.
+//! The limiter itself is in `rl_core`, which knows nothing of Redis. `unsafe` is confined to
+//! `call`, `keys`, `limiter_type` and `registry`.
 
 mod call;
 mod commands;

@@ -1,8 +1,8 @@
 //! The native data type: how a limiter is saved, loaded, copied, measured and freed.
 //!
-//! A value is one blob that starts with its own version byte, so the type's encoding version stays 0 for good: a
-//! server refuses a whole RDB over that number, a blob can be told apart value by value. There is no `unlink`
-//! callback: nothing outside a limiter refers to it.
+//! A value is one blob that starts with its own version byte, so the type's encoding version stays
+//! 0 for good: a server refuses a whole RDB over that number, a blob can be told apart value by
+//! value. There is no `unlink` callback: nothing outside a limiter refers to it.
 
 use std::ffi::{c_int, c_void};
 use std::mem::size_of;
@@ -69,7 +69,8 @@ fn guarded<T>(fallback: T, callback: impl FnOnce() -> T) -> T {
 
 /// A value as the server hands it to a callback.
 ///
-/// SAFETY: `value` came from `Box::into_raw` (see `Key::store`, `rdb_load`, `copy`) and is not in use elsewhere.
+/// SAFETY: `value` came from `Box::into_raw` (see `Key::store`, `rdb_load`, `copy`) and is not in
+/// use elsewhere.
 unsafe fn limiter<'a>(value: *const c_void) -> &'a Limiter {
     unsafe { &*value.cast::<Limiter>() }
 }
@@ -96,7 +97,8 @@ extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, version: c_int) -> *mut c_vo
             return ptr::null_mut();
         }
         let mut len = 0;
-        // SAFETY: `io` is the load that is going on. The buffer is null after an I/O error, else ours to free.
+        // SAFETY: `io` is the load that is going on. The buffer is null after an I/O error, else
+        // ours to free.
         let decoded = unsafe {
             let buffer = api!(RedisModule_LoadStringBuffer)(io, &mut len);
             if buffer.is_null() {
@@ -123,8 +125,8 @@ extern "C" fn aof_rewrite(
 ) {
     guarded((), || {
         let mut bytes = Vec::new();
-        // SAFETY: the value is ours; "sb" takes a string and a buffer with its length, which outlive the call. The
-        // server writes the TTL itself.
+        // SAFETY: the value is ours; "sb" takes a string and a buffer with its length, which
+        // outlive the call. The server writes the TTL itself.
         unsafe {
             codec::encode_whole(limiter(value), &mut bytes);
             api!(RedisModule_EmitAOF)(
@@ -184,8 +186,8 @@ extern "C" fn defrag(
     value: *mut *mut c_void,
 ) -> c_int {
     guarded(0, || {
-        // SAFETY: the value is ours. Each pointer is replaced by where its allocation went, and the old
-        // one is forgotten without being freed.
+        // SAFETY: the value is ours. Each pointer is replaced by where its allocation went, and the
+        // old one is forgotten without being freed.
         unsafe {
             if let Some(moved) = moved(ctx, *value) {
                 *value = moved;

@@ -64,8 +64,8 @@ impl<'call> Limiters<'call> {
         }
     }
 
-    /// Applies effects to their keys and sends them on as one command. With limiters that had to be corrected
-    /// there is something to write even without an effect.
+    /// Applies effects to their keys and sends them on as one command. With limiters that had to be
+    /// corrected there is something to write even without an effect.
     pub fn write(&mut self, effects: &[(usize, Effect)]) {
         let corrections = std::mem::take(&mut self.corrections);
         let corrections = corrections.iter().map(|correction| (correction.key, &correction.effect));

@@ -44,8 +44,8 @@ impl Keys {
         Keys { range: (1, -1 - tail, 1), access: UPDATE }
     }
 
-    /// Found by the command itself (`getkeys-api`): the range names the first key only, which is what clients
-    /// route by.
+    /// Found by the command itself (`getkeys-api`): the range names the first key only, which is
+    /// what clients route by.
     const fn movable(access: u32) -> Keys {
         Keys { range: (1, 1, 1), access: access | raw::REDISMODULE_CMD_KEY_INCOMPLETE }
     }
@@ -368,7 +368,8 @@ fn key_spec(keys: Keys) -> raw::RedisModuleCommandKeySpec {
     spec
 }
 
-/// The arguments as the server wants them: a list that ends with zeroes, each with such a list of its own.
+/// The arguments as the server wants them: a list that ends with zeroes, each with such a list of
+/// its own.
 struct Args {
     list: Vec<raw::RedisModuleCommandArg>,
     _nested: Vec<Args>,

@@ -21,8 +21,8 @@ const START_MS: i64 = 1_700_000_000_000;
 const DEMAND: RGBColor = RGBColor(205, 210, 217);
 const ADMITTED: RGBColor = RGBColor(31, 111, 178);
 
-/// Request times in ms: a burst around a window's boundary, a steady load above the limit, a trickle, a burst after
-/// a pause.
+/// Request times in ms: a burst around a window's boundary, a steady load above the limit, a
+/// trickle, a burst after a pause.
 fn traffic() -> Vec<i64> {
     let mut times = Vec::new();
     times.extend((850..1150).step_by(10));

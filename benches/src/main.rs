@@ -1,4 +1,5 @@
-//! Measures redis-rl against plain commands and redis-cell: one server, one run, rounds interleaved.
+//! Measures redis-rl against plain commands and redis-cell: one server, one run, rounds
+//! interleaved.
 //!
 //! What is reported is the server's CPU time a command. Absolute numbers mean nothing on another
 //! machine; ratios within one run do. Server and load generator are pinned to a core each.

@@ -1,21 +1,21 @@
 //! Token bucket, in integers.
 //!
 //! The classic token bucket (J. Turner, "New directions in communications", IEEE Communications
-//! Magazine 24(10), 1986; the conformance view is ITU-T I.371), kept as a *deficit*: the credits that
-//! are missing from a full bucket. One permit is `window_ms` credits and every millisecond brings
-//! `limit` credits, so no rate needs a fraction and nothing drifts. A deficit rather than a level,
-//! because it is what survives a change of the burst: permits in use stay in use.
+//! Magazine 24(10), 1986; the conformance view is ITU-T I.371), kept as a *deficit*: the credits
+//! that are missing from a full bucket. One permit is `window_ms` credits and every millisecond
+//! brings `limit` credits, so no rate needs a fraction and nothing drifts. A deficit rather than a
+//! level, because it is what survives a change of the burst: permits in use stay in use.
 //!
 //! **The millisecond of filling up.** A bucket is looked at in whole milliseconds, but it fills up
 //! somewhere inside one. What was refilled beyond the cap in that millisecond (less than `limit`
-//! credits) is kept until the next one, as a negative deficit. Without it a rate that is no whole number of
-//! permits a millisecond would be short: 300 a second with a burst of 1, asked every
+//! credits) is kept until the next one, as a negative deficit. Without it a rate that is no whole
+//! number of permits a millisecond would be short: 300 a second with a burst of 1, asked every
 //! millisecond, would give 250. An idle bucket holds exactly its cap.
 
 use crate::rule::{MAX_IN_USE, Rule};
 
-/// A deficit, in credits, in 12 bytes instead of 16: with it a bucket limiter fits an allocation of 64
-/// bytes. The range is that of an `i96`; the largest deficit is about 3.2e26, well inside.
+/// A deficit, in credits, in 12 bytes instead of 16: with it a bucket limiter fits an allocation of
+/// 64 bytes. The range is that of an `i96`; the largest deficit is about 3.2e26, well inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Credits([u32; 3]);
 
@@ -77,7 +77,8 @@ impl Bucket {
         Bucket { deficit: Credits::new(deficit), ..*self }
     }
 
-    /// When the bucket is as a fresh one, under its own `limit`: full, and without a refill beyond the cap.
+    /// When the bucket is as a fresh one, under its own `limit`: full, and without a refill beyond
+    /// the cap.
     pub fn void_at(&self, limit: u64) -> i64 {
         let deficit = self.deficit();
         let full_at = full_at(deficit, limit, self.at_ms);
@@ -110,7 +111,8 @@ pub fn take(deficit: i128, rule: &Rule, permits: u64) -> i128 {
     (deficit + taken).min(max_deficit(rule.window_ms()))
 }
 
-/// When `missing` credits have been refilled. The limit is at least 1 (a limit of 0 is never stored).
+/// When `missing` credits have been refilled. The limit is at least 1 (a limit of 0 is never
+/// stored).
 fn due_at(missing: i128, limit: u64, now_ms: i64) -> i64 {
     if missing <= 0 {
         return now_ms;
@@ -119,8 +121,8 @@ fn due_at(missing: i128, limit: u64, now_ms: i64) -> i64 {
     now_ms.saturating_add(i64::try_from(wait).unwrap_or(i64::MAX))
 }
 
-/// `ceil(a / b)` for `a >= 0`, `b >= 1`, by a 64-bit division where that is enough: it nearly always
-/// is, and costs a fraction of a 128-bit one.
+/// `ceil(a / b)` for `a >= 0`, `b >= 1`, by a 64-bit division where that is enough: it nearly
+/// always is, and costs a fraction of a 128-bit one.
 fn div_ceil(a: i128, b: i128) -> i128 {
     match (u64::try_from(a), u64::try_from(b)) {
         (Ok(a), Ok(b)) => i128::from(a.div_ceil(b)),

@@ -1,14 +1,15 @@
 //! The stored form of a limiter (RDB, `DUMP`) and of an effect (replication, AOF).
 //!
-//! Both start with a version byte of their own. A newer module reads every older version; an unknown one is
-//! refused, and so is anything that breaks an invariant: what is decoded can be trusted as if it had
-//! been computed here. No length in the bytes is believed before that many bytes were seen.
+//! Both start with a version byte of their own. A newer module reads every older version; an
+//! unknown one is refused, and so is anything that breaks an invariant: what is decoded can be
+//! trusted as if it had been computed here. No length in the bytes is believed before that many
+//! bytes were seen.
 //!
 //! | limiter | |
 //! |---|---|
 //! | version | 1 |
 //! | algorithm | 0 unused, 1 sliding, 2 bucket, 3 fixed, 4 counter, 5 concurrency |
-//! | rule | window, limit, and burst for a bucket or offset for a fixed window (left out when unused) |
+//! | rule | window, limit, burst of a bucket, offset of a fixed window; none when unused |
 //! | state | as the algorithm writes it |
 //! | TTL last set, block's end, exemption's end | ms of epoch time, 0 for none |
 //!
@@ -186,7 +187,8 @@ fn encode_rule(rule: &Rule, out: &mut impl Sink) {
     }
 }
 
-/// The burst is part of the rule. The deficit is split at bit 63: the high part is nearly always one byte.
+/// The burst is part of the rule. The deficit is split at bit 63: the high part is nearly always
+/// one byte.
 fn encode_bucket(bucket: &Bucket, out: &mut impl Sink) {
     let deficit = bucket.deficit();
     encode_time(bucket.at_ms, out);

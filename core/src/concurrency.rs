@@ -1,10 +1,11 @@
 //! Concurrency limit: permits that are held, not spent.
 //!
-//! A counting semaphore (E. W. Dijkstra, 1965) whose permits are leases (C. Gray and D. Cheriton, "Leases", SOSP
-//! 1989): each has a name, ends when it is released, and by itself a window after it was taken or
-//! renewed, so that a holder that died blocks nobody for longer.
+//! A counting semaphore (E. W. Dijkstra, 1965) whose permits are leases (C. Gray and D. Cheriton,
+//! "Leases", SOSP 1989): each has a name, ends when it is released, and by itself a window after it
+//! was taken or renewed, so that a holder that died blocks nobody for longer.
 //!
-//! Permits carried over from another algorithm become one lease with the empty name, which no request can have.
+//! Permits carried over from another algorithm become one lease with the empty name, which no
+//! request can have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,7 +29,8 @@ pub struct Lease {
 
 /// The stored state of a concurrency limiter.
 ///
-/// Invariant: both maps hold the same names, each with the same end, and `permits` is the sum over the leases.
+/// Invariant: both maps hold the same names, each with the same end, and `permits` is the sum over
+/// the leases.
 #[derive(Clone, Debug, Default)]
 pub struct Leases {
     by_id: BTreeMap<Arc<[u8]>, Lease>,
@@ -65,7 +67,8 @@ pub enum LeaseChange {
         /// The lease's name.
         id: Arc<[u8]>,
     },
-    /// Move leases that were taken after `now_ms` to it, and their ends along: the clock stepped back.
+    /// Move leases that were taken after `now_ms` to it, and their ends along: the clock stepped
+    /// back.
     PullBack {
         /// The clock.
         now_ms: i64,
@@ -90,8 +93,8 @@ impl Leases {
         self.by_end.len() - ended.count()
     }
 
-    /// The first moment from `now_ms` on at which at most `at_most` permits are held, the lease `except`
-    /// left out.
+    /// The first moment from `now_ms` on at which at most `at_most` permits are held, the lease
+    /// `except` left out.
     pub fn earliest(&self, now_ms: i64, at_most: u64, except: Option<&[u8]>) -> i64 {
         let own = except.and_then(|id| self.live(id, now_ms)).map_or(0, |lease| lease.permits);
         let mut held = self.in_use(now_ms) - own;

@@ -1,15 +1,15 @@
 //! Sliding window counter: two counters instead of a log.
 //!
 //! The previous window's count fades linearly while the current one fills, which approximates a
-//! sliding window in constant memory (J. Desgats and others, "How we built rate limiting capable of scaling to
-//! millions of domains", Cloudflare blog, 2017):
+//! sliding window in constant memory (J. Desgats and others, "How we built rate limiting capable of
+//! scaling to millions of domains", Cloudflare blog, 2017):
 //!
 //! ```text
 //! used = previous * (window - elapsed) / window + current
 //! ```
 //!
-//! compared exactly: for whole permits, rounding the first term up is the same as multiplying out. Windows are aligned to the
-//! epoch.
+//! compared exactly: for whole permits, rounding the first term up is the same as multiplying out.
+//! Windows are aligned to the epoch.
 
 use crate::fixed::start_of;
 use crate::rule::MAX_IN_USE;
@@ -46,8 +46,8 @@ impl Counter {
         faded(self.previous, window_ms, self.start_ms + window_ms - now_ms) + self.current
     }
 
-    /// The first millisecond from `now_ms` on, a time in the current window, at which at most `at_most`
-    /// permits are in use.
+    /// The first millisecond from `now_ms` on, a time in the current window, at which at most
+    /// `at_most` permits are in use.
     pub fn earliest(&self, window_ms: i64, now_ms: i64, at_most: u64) -> i64 {
         let next_ms = self.start_ms.saturating_add(window_ms);
         match at_most.checked_sub(self.current) {
@@ -62,7 +62,8 @@ impl Counter {
         self.current += permits.min(room);
     }
 
-    /// Gives back permits at `now_ms`: the newest first, then of what is left of the previous window.
+    /// Gives back permits at `now_ms`: the newest first, then of what is left of the previous
+    /// window.
     pub fn give_back(&mut self, window_ms: i64, now_ms: i64, permits: u64) {
         let of_current = permits.min(self.current);
         self.current -= of_current;
@@ -80,7 +81,8 @@ impl Counter {
     }
 }
 
-/// What is left of `permits` of the window before when `left_ms` of the current one are left, rounded up.
+/// What is left of `permits` of the window before when `left_ms` of the current one are left,
+/// rounded up.
 fn faded(permits: u64, window_ms: i64, left_ms: i64) -> u64 {
     let weight = u128::from(permits) * left_ms.clamp(0, window_ms) as u128;
     weight.div_ceil(window_ms as u128) as u64

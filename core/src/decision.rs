@@ -1,7 +1,7 @@
 //! The decision over all limiters of a call: check every one, then deduct from all or from none.
 //!
-//! [`decide`] changes nothing. It leaves a [`Verdict`] and an [`Effect`] in each slot; the caller applies the
-//! effects, or drops them to have only asked.
+//! [`decide`] changes nothing. It leaves a [`Verdict`] and an [`Effect`] in each slot; the caller
+//! applies the effects, or drops them to have only asked.
 
 use crate::effect::Effect;
 use crate::limiter::{Holds, Limiter};
@@ -90,7 +90,8 @@ pub struct Slot<'a> {
 /// Acquisitions without bound.
 const UNLIMITED: u64 = u64::MAX;
 
-/// How long a key outlives its limiter at least, so that its TTL need not move at each grant, in ms.
+/// How long a key outlives its limiter at least, so that its TTL need not move at each grant, in
+/// ms.
 pub(crate) const MIN_SLACK_MS: i64 = 1000;
 
 impl<'a> Slot<'a> {
@@ -210,7 +211,8 @@ impl<'a> Slot<'a> {
         let cost = self.ask.cost;
         match (&self.view, self.verdict.limit.checked_sub(cost)) {
             (Some(view), Some(at_most)) => {
-                // A reservation is granted as soon as it comes due in time; cost 0 reserves nothing.
+                // A reservation is granted as soon as it comes due in time; cost 0 reserves
+                // nothing.
                 let reserve_ms = if cost == 0 { 0 } else { terms.reserve_ms };
                 (view.earliest(at_most) - terms.now_ms - reserve_ms).max(blocked_ms)
             }
@@ -296,8 +298,8 @@ pub fn decide<'a>(slots: &mut [Slot<'a>], terms: &Terms<'a>) -> Decision {
     Decision { granted, retry_after_ms, binding: binding_of_grant(slots, terms.now_ms) }
 }
 
-/// The limiter that allows the fewest further acquisitions, then the one with the least remaining, then
-/// the first.
+/// The limiter that allows the fewest further acquisitions, then the one with the least remaining,
+/// then the first.
 fn binding_of_grant(slots: &[Slot<'_>], now_ms: i64) -> usize {
     if slots.len() == 1 {
         return 0;

@@ -1,7 +1,8 @@
 //! What a call does to one limiter: results with absolute times, never the request.
 //!
-//! The primary applies an effect and sends it on; a replica or an AOF replay applies the same one and never looks at a
-//! clock. Its size depends on neither the limiter's history nor its number of permits.
+//! The primary applies an effect and sends it on; a replica or an AOF replay applies the same one
+//! and never looks at a clock. Its size depends on neither the limiter's history nor its number of
+//! permits.
 
 use crate::bucket::Bucket;
 use crate::concurrency::LeaseChange;

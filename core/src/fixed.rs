@@ -1,8 +1,9 @@
 //! Fixed window: at most `limit` permits in each window of epoch time.
 //!
-//! The oldest scheme, a counter per period (the Redis documentation of `INCR`, "Pattern: rate limiter"), with
-//! a boundary that can be moved: an offset of -8 h makes windows of a day turn over at midnight in
-//! UTC+8. Two full windows can meet at the boundary; use another algorithm where that matters.
+//! The oldest scheme, a counter per period (the Redis documentation of `INCR`, "Pattern: rate
+//! limiter"), with a boundary that can be moved: an offset of -8 h makes windows of a day turn over
+//! at midnight in UTC+8. Two full windows can meet at the boundary; use another algorithm where
+//! that matters.
 
 use crate::rule::{MAX_IN_USE, Rule};
 

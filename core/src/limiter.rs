@@ -1,8 +1,8 @@
 //! The state kept under one key, and the one way in which it changes.
 //!
-//! A primary never changes a limiter in place by its own logic: it decides an [`Effect`] and applies it,
-//! and sends the same effect to replicas and to the AOF, which apply it by the same function. That
-//! is what keeps them alike.
+//! A primary never changes a limiter in place by its own logic: it decides an [`Effect`] and
+//! applies it, and sends the same effect to replicas and to the AOF, which apply it by the same
+//! function. That is what keeps them alike.
 //!
 //! A bucket limiter is 64 bytes, one allocation. `expire_at_ms` is the TTL that was last set, kept
 //! here because asking the server for it would cost a look-up on each grant.
@@ -15,8 +15,8 @@ use crate::fixed::{Fixed, start_of};
 use crate::rule::{Algorithm, MAX_TIME_MS, Rule, Shape};
 use crate::sliding::{Log, LogChange, LogStep};
 
-/// What an operator or a `BLOCK` laid on a limiter: the ends of its block and of its exemption, in ms of
-/// epoch time; 0 for none.
+/// What an operator or a `BLOCK` laid on a limiter: the ends of its block and of its exemption, in
+/// ms of epoch time; 0 for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holds {
     /// Everything is denied before this time.
@@ -144,8 +144,8 @@ impl Limiter {
         self.holds.as_mut()
     }
 
-    /// When the limiter will be as good as new under the rule that last wrote it. From then on it is
-    /// treated as fresh, by every rule.
+    /// When the limiter will be as good as new under the rule that last wrote it. From then on it
+    /// is treated as fresh, by every rule.
     pub fn void_at(&self) -> i64 {
         let void_at = match &self.state {
             State::Unused => 0,

@@ -1,17 +1,18 @@
 //! Sliding window log: exact, and small.
 //!
-//! The textbook log (every grant's time is kept, and counts for a window; the usual form is a sorted set in
-//! Redis), with two differences. Grants of the same millisecond share one entry. And above
-//! `resolution` entries a grant's time is rounded *up* to a multiple of `ceil(window / resolution)`,
-//! so that a log stays bounded while the limit is still never exceeded: a permit can leave late,
-//! never early.
+//! The textbook log (every grant's time is kept, and counts for a window; the usual form is a
+//! sorted set in Redis), with two differences. Grants of the same millisecond share one entry. And
+//! above `resolution` entries a grant's time is rounded *up* to a multiple of `ceil(window /
+//! resolution)`, so that a log stays bounded while the limit is still never exceeded: a permit can
+//! leave late, never early.
 //!
-//! **Layout.** Entries are a run of variable-length integers: the permits of an entry, then the gap in
-//! milliseconds to the next one. The first entry's time and the newest entry's time and permits are
-//! kept aside. That makes an append, a prune from the front and a give-back from the end O(1) an entry, and
-//! takes two or three bytes an entry where a sorted set takes more than a hundred.
+//! **Layout.** Entries are a run of variable-length integers: the permits of an entry, then the gap
+//! in milliseconds to the next one. The first entry's time and the newest entry's time and permits
+//! are kept aside. That makes an append, a prune from the front and a give-back from the end O(1)
+//! an entry, and takes two or three bytes an entry where a sorted set takes more than a hundred.
 //!
-//! **Invariants**: `entries` and `permits` are 0 and the run is empty, or: gaps are above 0, every entry holds at least one permit, and `permits` is their sum.
+//! **Invariants**: `entries` and `permits` are 0 and the run is empty, or: gaps are above 0, every
+//! entry holds at least one permit, and `permits` is their sum.
 
 use crate::rule::{MAX_IN_USE, MAX_TIME_MS, Rule};
 use crate::varint::{self, Sink};

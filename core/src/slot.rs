@@ -23,8 +23,8 @@ const fn table() -> [u16; 256] {
     table
 }
 
-/// The part of a key that is hashed: what stands between its first `{` and the next `}`, unless that is
-/// empty, else the whole key.
+/// The part of a key that is hashed: what stands between its first `{` and the next `}`, unless
+/// that is empty, else the whole key.
 fn hash_tag(key: &[u8]) -> &[u8] {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let inner = key.get(open + 1..)?;

@@ -1,14 +1,14 @@
 //! A limiter as it stands at one moment under the rule that is asked.
 //!
-//! The decision is the same for every algorithm: `n` permits fit when `in_use + n <= capacity`. A view
-//! gives it the numbers, and is where the algorithms plug in. For each, it can tell the permits in
-//! use, the earliest moment at which no more than so many are in use, take more, and write down what
-//! became of it.
+//! The decision is the same for every algorithm: `n` permits fit when `in_use + n <= capacity`. A
+//! view gives it the numbers, and is where the algorithms plug in. For each, it can tell the
+//! permits in use, the earliest moment at which no more than so many are in use, take more, and
+//! write down what became of it.
 //!
-//! **A rule that changed.** A bucket is converted to the new rule; a log, leases and the counters of the same
-//! windows are judged by it as they are. Any other change counts the permits in use under the old
-//! rule as taken at this instant (*carried*). How soon a carried limiter has room is up to the old
-//! rule, since a denied call stores nothing and a later one carries less.
+//! **A rule that changed.** A bucket is converted to the new rule; a log, leases and the counters
+//! of the same windows are judged by it as they are. Any other change counts the permits in use
+//! under the old rule as taken at this instant (*carried*). How soon a carried limiter has room is
+//! up to the old rule, since a denied call stores nothing and a later one carries less.
 
 use std::sync::Arc;
 
@@ -196,8 +196,8 @@ impl<'a> View<'a> {
         self.before_void(full_at).max(self.now_ms)
     }
 
-    /// When what [`View::write`] stores will be as a fresh limiter: when it is full, but for a bucket that
-    /// fills up beyond its cap.
+    /// When what [`View::write`] stores will be as a fresh limiter: when it is full, but for a
+    /// bucket that fills up beyond its cap.
     pub fn void_at(&self) -> i64 {
         match self.level {
             Level::Bucket(deficit) => {
@@ -230,8 +230,8 @@ impl<'a> View<'a> {
         Write { rule: self.rule, start_over: self.start_over, change }
     }
 
-    /// What stores the view after `permits` were given back; `None` when there were none to give back. Leases are
-    /// released instead.
+    /// What stores the view after `permits` were given back; `None` when there were none to give
+    /// back. Leases are released instead.
     pub fn give_back(&self, permits: u64) -> Option<Write> {
         let permits = permits.min(self.in_use());
         if permits == 0 {

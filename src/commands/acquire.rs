@@ -1,5 +1,5 @@
-//! `RL.ACQUIRE`, `RL.ACQUIREX` and `RL.PEEK`: one request, one decision, one reply. They differ in their grammar and in whether
-//! the decision is carried out.
+//! `RL.ACQUIRE`, `RL.ACQUIREX` and `RL.PEEK`: one request, one decision, one reply. They differ in
+//! their grammar and in whether the decision is carried out.
 
 use redis_module::raw;
 use rl_core::decision::{Ask, Decision, Slot, Terms, decide};
@@ -9,7 +9,7 @@ use rl_core::request::{
 };
 use smallvec::SmallVec;
 
-use crate::call::{Call, Command, Failure};
+use crate::call::{Call, Command, Failure, FindKeys};
 use crate::config;
 use crate::keys::Access;
 use crate::limiters::{FEW, Limiters};
@@ -33,7 +33,7 @@ impl Command for Acquire {
 pub struct AcquireX;
 
 impl Command for AcquireX {
-    const FIND_KEYS: Option<fn(&Call) -> (usize, u32)> = Some(|call| {
+    const FIND_KEYS: Option<FindKeys> = Some(|call| {
         let flags = raw::REDISMODULE_CMD_KEY_RW
             | raw::REDISMODULE_CMD_KEY_ACCESS
             | raw::REDISMODULE_CMD_KEY_UPDATE;
@@ -49,7 +49,7 @@ impl Command for AcquireX {
 pub struct Peek;
 
 impl Command for Peek {
-    const FIND_KEYS: Option<fn(&Call) -> (usize, u32)> = Some(|call| {
+    const FIND_KEYS: Option<FindKeys> = Some(|call| {
         let flags = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS;
         (keys_before_rules(call).unwrap_or(0), flags)
     });

@@ -1,7 +1,8 @@
 //! `RL._EFFECT`: what a primary sends to its replicas and to the AOF.
 //!
-//! It never answers an error to either: a replica that refuses its primary's stream, or an AOF that does not load, is worse than one limiter
-//! that is missing. What cannot be applied is logged and skipped.
+//! It never answers an error to either: a replica that refuses its primary's stream, or an AOF that
+//! does not load, is worse than one limiter that is missing. What cannot be applied is logged and
+//! skipped.
 
 use rl_core::codec::{Payload, decode_payload};
 use rl_core::error::Shown;

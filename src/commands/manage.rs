@@ -1,5 +1,5 @@
-//! `RL.REFUND`, `RL.RELEASE`, `RL.BLOCK` and `RL.EXEMPT`: what is done to limiters by hand. Each answers how many limiters it
-//! changed.
+//! `RL.REFUND`, `RL.RELEASE`, `RL.BLOCK` and `RL.EXEMPT`: what is done to limiters by hand. Each
+//! answers how many limiters it changed.
 
 use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
