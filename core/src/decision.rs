@@ -6,7 +6,7 @@
 use crate::effect::Effect;
 use crate::limiter::{Holds, Limiter};
 use crate::rule::{MAX_TIME_MS, Rule};
-use crate::view::View;
+use crate::view::{Moment, View};
 
 /// What is asked of one limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub struct Decision {
 pub struct Slot<'a> {
     stored: Option<&'a Limiter>,
     holds: Holds,
-    ask: Ask,
+    ask: &'a Ask,
     /// `None` when the limit is 0.
     view: Option<View<'a>>,
     /// Acquisitions that fit.
@@ -96,7 +96,7 @@ pub(crate) const MIN_SLACK_MS: i64 = 1000;
 
 impl<'a> Slot<'a> {
     /// A slot for a stored limiter (none: a fresh one).
-    pub fn new(stored: Option<&'a Limiter>, ask: Ask) -> Slot<'a> {
+    pub fn new(stored: Option<&'a Limiter>, ask: &'a Ask) -> Slot<'a> {
         Slot {
             stored,
             holds: stored.map_or(Holds::default(), Limiter::holds),
@@ -111,7 +111,7 @@ impl<'a> Slot<'a> {
 
     /// What was asked of this limiter.
     pub fn ask(&self) -> &Ask {
-        &self.ask
+        self.ask
     }
 
     /// This limiter's own answer, after [`decide`].
@@ -129,29 +129,24 @@ impl<'a> Slot<'a> {
 
     /// Looks at the limiter and finds how many acquisitions fit.
     fn check(&mut self, terms: &Terms<'a>) {
-        let (rule, now_ms) = (self.ask.rule, terms.now_ms);
-        let capacity = rule.capacity();
+        let (ask, now_ms) = (self.ask, terms.now_ms);
+        let capacity = self.verdict.limit;
+        // Cost 0 renews no lease: the caller's own counts as in use.
+        let id = terms.id.filter(|_| ask.cost > 0);
+        let moment = Moment { now_ms, resolution: terms.resolution, id };
         if capacity > 0 {
-            // Cost 0 renews no lease: the caller's own counts as in use.
-            let id = terms.id.filter(|_| self.ask.cost > 0);
-            self.view = Some(View::new(self.stored, rule, now_ms, &Terms { id, ..*terms }));
+            self.view = Some(View::new(self.stored, &ask.rule, moment));
         }
         if self.is_exempt(now_ms) {
             self.room = UNLIMITED;
         } else if let Some(view) = self.view.as_ref().filter(|_| !self.is_blocked(now_ms)) {
-            self.room = match (self.ask.cost, terms.reserve_ms) {
-                (0, _) => {
-                    if view.in_use() <= capacity {
-                        UNLIMITED
-                    } else {
-                        0
-                    }
-                }
+            self.room = match (ask.cost, terms.reserve_ms) {
+                (0, _) if view.in_use() <= capacity => UNLIMITED,
+                (0, _) => 0,
                 (cost, 0) => rooms(capacity, view, cost),
                 (cost, reserve_ms) => {
-                    let due =
-                        View::new(self.stored, rule, now_ms.saturating_add(reserve_ms), terms);
-                    rooms(capacity, &due, cost)
+                    let due = Moment { now_ms: now_ms.saturating_add(reserve_ms), ..moment };
+                    rooms(capacity, &View::new(self.stored, &ask.rule, due), cost)
                 }
             };
         }
@@ -159,7 +154,7 @@ impl<'a> Slot<'a> {
 
     /// Takes what `acquisitions` cost, and starts a block if that is due.
     fn take(&mut self, acquisitions: u64, terms: &Terms<'a>) {
-        let Ask { cost, block_ms, .. } = self.ask;
+        let Ask { cost, block_ms, .. } = *self.ask;
         let capacity = self.verdict.limit;
         let counts = !self.is_exempt(terms.now_ms);
         let Some(view) = self.view.as_mut().filter(|_| counts && cost > 0) else {

@@ -9,7 +9,7 @@ use crate::decision::{MIN_SLACK_MS, expiry};
 use crate::effect::{Change, Effect, Write};
 use crate::limiter::{Holds, Limiter, State};
 use crate::rule::MAX_TIME_MS;
-use crate::view::View;
+use crate::view::own_view;
 
 /// Which hold to lay on a limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +22,8 @@ pub enum Hold {
 
 /// Gives `permits` back, never above full. Leases are released instead, see [`release`].
 pub fn refund(stored: &Limiter, permits: u64, now_ms: i64) -> Option<Effect> {
-    let view = View::own(stored, now_ms)?;
-    Some(Effect { write: Some(view.give_back(permits)?), ..Effect::default() })
+    let write = own_view(stored, now_ms, |view| view.give_back(permits))??;
+    Some(Effect { write: Some(write), ..Effect::default() })
 }
 
 /// Ends the live lease of that name.

@@ -2,7 +2,7 @@
 
 use crate::limiter::{Limiter, State};
 use crate::rule::Rule;
-use crate::view::View;
+use crate::view::own_view;
 
 /// A limiter at one moment. Durations in ms, counts in permits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,17 +33,19 @@ impl Status {
             exempt_for_ms: (holds.exempt_until_ms - now_ms).max(0),
             ..Status::default()
         };
-        let Some(view) = View::own(limiter, now_ms) else {
+        let Some((used, full_at_ms)) =
+            own_view(limiter, now_ms, |view| (view.in_use(), view.full_at()))
+        else {
             return status;
         };
         let capacity = status.rule.map_or(0, |rule| rule.capacity());
-        status.used = view.in_use();
+        status.used = used;
         status.remaining = match (status.blocked_for_ms, status.exempt_for_ms) {
             (0, 0) => capacity.saturating_sub(status.used),
             (0, _) => capacity,
             _ => 0,
         };
-        status.reset_after_ms = (view.full_at() - now_ms).max(status.blocked_for_ms);
+        status.reset_after_ms = (full_at_ms - now_ms).max(status.blocked_for_ms);
         status.entries = match limiter.state() {
             State::Sliding(log) => u64::from(log.live(now_ms - limiter.window_ms).entries),
             State::Concurrency(leases) => leases.count_live(now_ms) as u64,

@@ -15,12 +15,34 @@ use std::sync::Arc;
 use crate::bucket::{self, Bucket};
 use crate::concurrency::{Lease, LeaseChange, Leases};
 use crate::counter::Counter;
-use crate::decision::Terms;
 use crate::effect::{Change, Write};
 use crate::fixed::Fixed;
 use crate::limiter::{Limiter, State};
 use crate::rule::{Algorithm, MAX_IN_USE, MAX_TIME_MS, Rule};
-use crate::sliding::{self, Live, Log, LogChange, LogStep};
+use crate::sliding::{self, DEFAULT_RESOLUTION, Live, Log, LogChange, LogStep};
+
+/// When a limiter is looked at, and by whom.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment<'a> {
+    /// The clock, in ms of epoch time.
+    pub now_ms: i64,
+    /// Above how many entries a sliding log rounds.
+    pub resolution: u32,
+    /// The lease that asks.
+    pub id: Option<&'a [u8]>,
+}
+
+/// Looks at a limiter under the rule that last wrote it; `None` when there is none.
+pub(crate) fn own_view<T>(
+    stored: &Limiter,
+    now_ms: i64,
+    look: impl FnOnce(View<'_>) -> T,
+) -> Option<T> {
+    let rule = stored.rule()?;
+    // Nobody takes from this view, so when a grant would be recorded does not matter.
+    let moment = Moment { now_ms, resolution: DEFAULT_RESOLUTION, id: None };
+    Some(look(View::new(Some(stored), &rule, moment)))
+}
 
 /// What each algorithm knows about the moment of the view.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +62,7 @@ enum Level<'a> {
 /// See the file's head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
-    rule: Rule,
+    rule: &'a Rule,
     now_ms: i64,
     id: Option<&'a [u8]>,
     level: Level<'a>,
@@ -51,42 +73,24 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Looks at a limiter (none: a fresh one) at `now_ms` under a rule whose limit is above 0.
-    pub fn new(
-        stored: Option<&'a Limiter>,
-        rule: Rule,
-        now_ms: i64,
-        terms: &Terms<'a>,
-    ) -> View<'a> {
-        let view = |level, start_over, other| View {
-            rule,
-            now_ms,
-            id: terms.id,
-            level,
-            other,
-            start_over,
-        };
-        let fresh = |used| Level::fresh(&rule, now_ms, terms.resolution, used);
+    /// Looks at a limiter (none: a fresh one) under a rule whose limit is above 0.
+    pub fn new(stored: Option<&'a Limiter>, rule: &'a Rule, moment: Moment<'a>) -> View<'a> {
+        let Moment { now_ms, id, .. } = moment;
+        let view = |level, start_over, other| View { rule, now_ms, id, level, other, start_over };
         let Some(stored) = stored.filter(|stored| stored.state != State::Unused) else {
-            return view(fresh(0), false, None);
+            return view(Level::fresh(rule, moment, 0), false, None);
         };
-        let other = (!stored.has_rule(&rule)).then_some(stored);
+        let other = (!stored.has_rule(rule)).then_some(stored);
         if other.is_some() && now_ms >= stored.void_at() {
-            return view(fresh(0), true, None);
+            return view(Level::fresh(rule, moment, 0), true, None);
         }
-        match Level::judge(stored, &rule, now_ms, terms) {
+        match Level::judge(stored, rule, moment) {
             Some(level) => view(level, false, other),
             None => {
-                let used = View::own(stored, now_ms).map_or(0, |own| own.in_use());
-                view(fresh(used), true, other)
+                let used = own_view(stored, now_ms, |own| own.in_use()).unwrap_or(0);
+                view(Level::fresh(rule, moment, used), true, other)
             }
         }
-    }
-
-    /// Looks at a limiter under the rule that last wrote it; `None` when there is none.
-    pub fn own(stored: &'a Limiter, now_ms: i64) -> Option<View<'a>> {
-        let terms = Terms { now_ms, ..Terms::default() };
-        stored.rule().map(|rule| View::new(Some(stored), rule, now_ms, &terms))
     }
 
     /// Permits in use, rounded up.
@@ -114,9 +118,8 @@ impl<'a> View<'a> {
     pub fn earliest(&self, at_most: u64) -> i64 {
         let earliest = match self.other.filter(|_| self.start_over) {
             None => self.level_earliest(at_most),
-            Some(other) => {
-                View::own(other, self.now_ms).map_or(self.now_ms, |own| own.level_earliest(at_most))
-            }
+            Some(other) => own_view(other, self.now_ms, |own| own.level_earliest(at_most))
+                .unwrap_or(self.now_ms),
         };
         self.before_void(earliest)
     }
@@ -127,7 +130,7 @@ impl<'a> View<'a> {
         }
         let window_ms = self.rule.window_ms();
         match self.level {
-            Level::Bucket(deficit) => bucket::earliest(deficit, &self.rule, self.now_ms, at_most),
+            Level::Bucket(deficit) => bucket::earliest(deficit, self.rule, self.now_ms, at_most),
             Level::Sliding { live, stamp_ms, added } => {
                 let of_live = at_most.checked_sub(added).zip(live).map(|(at_most, (log, live))| {
                     log.earliest(live, window_ms, at_most)
@@ -157,7 +160,7 @@ impl<'a> View<'a> {
         let room = MAX_IN_USE.saturating_sub(self.in_the_way());
         self.other = None;
         match &mut self.level {
-            Level::Bucket(deficit) => *deficit = bucket::take(*deficit, &self.rule, permits),
+            Level::Bucket(deficit) => *deficit = bucket::take(*deficit, self.rule, permits),
             Level::Sliding { added, .. } => *added += permits.min(room),
             Level::Fixed(fixed) => fixed.take(permits),
             Level::Counter(counter) => counter.take(permits),
@@ -190,7 +193,7 @@ impl<'a> View<'a> {
         };
         let full_at = match self.other.filter(|_| self.start_over) {
             // Carried permits come free as the old rule says, until some are taken under this one.
-            Some(other) => View::own(other, self.now_ms).map_or(self.now_ms, |own| own.full_at()),
+            Some(other) => own_view(other, self.now_ms, |own| own.full_at()).unwrap_or(self.now_ms),
             None => full_at,
         };
         self.before_void(full_at).max(self.now_ms)
@@ -227,7 +230,7 @@ impl<'a> View<'a> {
                 })
             }
         };
-        Write { rule: self.rule, start_over: self.start_over, change }
+        Write { rule: *self.rule, start_over: self.start_over, change }
     }
 
     /// What stores the view after `permits` were given back; `None` when there were none to give
@@ -253,7 +256,7 @@ impl<'a> View<'a> {
             }
             Level::Concurrency { .. } => return None,
         };
-        Some(Write { rule: self.rule, start_over: self.start_over, change })
+        Some(Write { rule: *self.rule, start_over: self.start_over, change })
     }
 
     fn bucket(&self, deficit: i128) -> Bucket {
@@ -263,7 +266,8 @@ impl<'a> View<'a> {
 
 impl<'a> Level<'a> {
     /// A limiter of which `used` permits were taken just now.
-    fn fresh(rule: &Rule, now_ms: i64, resolution: u32, used: u64) -> Level<'a> {
+    fn fresh(rule: &Rule, moment: Moment<'a>, used: u64) -> Level<'a> {
+        let Moment { now_ms, resolution, .. } = moment;
         match rule.algorithm() {
             Algorithm::Bucket => Level::Bucket(bucket::take(0, rule, used)),
             Algorithm::Sliding => Level::Sliding {
@@ -283,12 +287,8 @@ impl<'a> Level<'a> {
     }
 
     /// A stored limiter judged by `rule`; `None` when its permits must be carried over instead.
-    fn judge(
-        stored: &'a Limiter,
-        rule: &Rule,
-        now_ms: i64,
-        terms: &Terms<'a>,
-    ) -> Option<Level<'a>> {
+    fn judge(stored: &'a Limiter, rule: &Rule, moment: Moment<'a>) -> Option<Level<'a>> {
+        let Moment { now_ms, resolution, id } = moment;
         let same_window = stored.window_ms == rule.window_ms();
         match (&stored.state, rule.algorithm()) {
             (State::Bucket(bucket), Algorithm::Bucket) => {
@@ -301,7 +301,7 @@ impl<'a> Level<'a> {
             }
             (State::Sliding(log), Algorithm::Sliding) => {
                 let live = log.live(now_ms - rule.window_ms());
-                let stamp_ms = sliding::stamp(rule, live.entries, terms.resolution, now_ms);
+                let stamp_ms = sliding::stamp(rule, live.entries, resolution, now_ms);
                 if live.entries == 0 {
                     return Some(Level::Sliding { live: None, stamp_ms, added: 0 });
                 }
@@ -318,7 +318,7 @@ impl<'a> Level<'a> {
                 Some(Level::Counter(counter.at(rule.window_ms(), now_ms)))
             }
             (State::Concurrency(leases), Algorithm::Concurrency) => {
-                let own = terms.id.and_then(|id| leases.live(id, now_ms));
+                let own = id.and_then(|id| leases.live(id, now_ms));
                 let own = own.map_or(0, |lease| lease.permits);
                 let others = leases.in_use(now_ms) - own;
                 let leases = Some(&**leases);

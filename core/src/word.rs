@@ -63,15 +63,37 @@ const WORDS: [(Word, &str); 16] = [
 
 const LONGEST_WORD: usize = 8;
 
+/// The letters of a word in a number, whatever their case: keys are told from words on each call. A
+/// byte that is no letter never folds to one, but a blank folds to nothing, so lengths count too.
+const fn folded(bytes: &[u8]) -> u64 {
+    let mut folded = 0;
+    let mut i = 0;
+    while i < bytes.len() {
+        folded = folded << 8 | (bytes[i] & !0x20) as u64;
+        i += 1;
+    }
+    folded
+}
+
+const FOLDED: [u64; WORDS.len()] = {
+    let mut all = [0; WORDS.len()];
+    let mut i = 0;
+    while i < WORDS.len() {
+        all[i] = folded(WORDS[i].1.as_bytes());
+        i += 1;
+    }
+    all
+};
+
 impl Word {
     /// The word that these bytes spell, in any case.
     pub fn parse(bytes: &[u8]) -> Option<Word> {
-        // Keys come through here on each call and are mostly longer than any word.
         if bytes.len() > LONGEST_WORD {
             return None;
         }
-        let spelled = |(_, text): &&(Word, &str)| text.as_bytes().eq_ignore_ascii_case(bytes);
-        WORDS.iter().find(spelled).map(|(word, _)| *word)
+        let folded = folded(bytes);
+        let (word, text) = WORDS.get(FOLDED.iter().position(|known| *known == folded)?)?;
+        (text.len() == bytes.len()).then_some(*word)
     }
 
     /// Reads a duration, which may have a unit, in ms.
@@ -167,15 +189,20 @@ fn integer(bytes: &[u8]) -> Option<i64> {
         [b'1'..=b'9', ..] => {}
         _ => return None,
     }
-    if digits.len() <= 18 && digits.iter().all(u8::is_ascii_digit) {
-        // Too few to overflow: nearly all numbers come through here.
-        let add = |value: i64, byte: &u8| value * 10 + i64::from(byte - b'0');
-        return Some(sign * digits.iter().fold(0, add));
+    // Up to 18 digits cannot overflow: nearly all numbers are that short.
+    let (short, rest) = digits.split_at_checked(18).unwrap_or((digits, &[]));
+    let mut value = 0i64;
+    for byte in short {
+        value = value * 10 + digit(*byte)?;
     }
-    digits.iter().try_fold(0i64, |value, byte| {
-        let digit = byte.is_ascii_digit().then(|| i64::from(byte - b'0'))?;
-        value.checked_mul(10)?.checked_add(sign * digit)
+    rest.iter().try_fold(sign * value, |value, byte| {
+        value.checked_mul(10)?.checked_add(sign * digit(*byte)?)
     })
+}
+
+fn digit(byte: u8) -> Option<i64> {
+    let digit = byte.wrapping_sub(b'0');
+    (digit <= 9).then_some(i64::from(digit))
 }
 
 #[cfg(test)]
@@ -238,6 +265,8 @@ mod tests {
             assert_eq!(Word::parse(text.to_lowercase().as_bytes()), Some(word));
             assert_eq!(word.to_string(), text);
         }
-        assert_eq!(Word::parse(b"WINDOWS"), None);
+        for other in ["", "WINDOWS", "WINDOW ", " LIMIT", "LIMIT\0", "W1NDOW", "withkeysx"] {
+            assert_eq!(Word::parse(other.as_bytes()), None, "{other:?}");
+        }
     }
 }

@@ -419,7 +419,7 @@ impl World {
     ) -> (Decision, Vec<Verdict>, Vec<Option<Effect>>) {
         let stored = keys.iter().map(|&i| self.primary[i].as_ref());
         let mut slots: Vec<Slot<'_>> =
-            stored.zip(asks).map(|(stored, ask)| Slot::new(stored, *ask)).collect();
+            stored.zip(asks).map(|(stored, ask)| Slot::new(stored, ask)).collect();
         let decision = decide(&mut slots, terms);
         let verdicts = slots.iter().map(|slot| *slot.verdict()).collect();
         (decision, verdicts, slots.iter().map(Slot::effect).collect())

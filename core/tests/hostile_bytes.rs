@@ -56,7 +56,7 @@ fn call(limiter: &mut Limiter, ask: Ask, terms: &Terms<'_>) -> Option<Effect> {
     if let Some(effect) = limiter.pull_back(terms.now_ms) {
         limiter.apply(&effect);
     }
-    let mut slots = [Slot::new(Some(limiter), ask)];
+    let mut slots = [Slot::new(Some(limiter), &ask)];
     let decision = decide(&mut slots, terms);
     let verdict = *slots[0].verdict();
     assert!(decision.granted <= terms.upto && decision.binding == 0);
@@ -71,7 +71,7 @@ fn call(limiter: &mut Limiter, ask: Ask, terms: &Terms<'_>) -> Option<Effect> {
         let saturated = due_ms >= MAX_TIME_MS;
         if verdict.retry_after_ms > 0 && !saturated && effect.is_none() {
             for (ms, granted) in [(verdict.retry_after_ms, 1), (verdict.retry_after_ms - 1, 0)] {
-                let mut slots = [Slot::new(Some(limiter), ask)];
+                let mut slots = [Slot::new(Some(limiter), &ask)];
                 let later = Terms { now_ms: terms.now_ms + ms, upto: 1, ..*terms };
                 assert_eq!(
                     decide(&mut slots, &later).granted,

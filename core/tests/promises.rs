@@ -35,7 +35,7 @@ fn at(now_ms: i64) -> Terms<'static> {
 
 /// Asks without taking.
 fn peek(limiter: &Option<Limiter>, ask: Ask, terms: &Terms<'_>) -> Verdict {
-    let mut slots = [Slot::new(limiter.as_ref(), ask)];
+    let mut slots = [Slot::new(limiter.as_ref(), &ask)];
     decide(&mut slots, terms);
     *slots[0].verdict()
 }
@@ -46,7 +46,7 @@ fn acquire(limiter: &mut Option<Limiter>, ask: Ask, terms: &Terms<'_>) -> Verdic
     if let (Some(effect), Some(limiter)) = (pulled, limiter.as_mut()) {
         limiter.apply(&effect);
     }
-    let mut slots = [Slot::new(limiter.as_ref(), ask)];
+    let mut slots = [Slot::new(limiter.as_ref(), &ask)];
     decide(&mut slots, terms);
     let (verdict, effect) = (*slots[0].verdict(), slots[0].effect());
     if let Some(effect) = effect {
@@ -157,10 +157,11 @@ proptest! {
     ) {
         let states: Vec<_> = rules.iter().map(|(rule, _, calls)| after([*rule; 2], calls, 16)).collect();
         let now_ms = states.iter().map(|(_, now_ms)| *now_ms).max().unwrap();
+        let asks: Vec<_> = rules.iter().map(|(rule, cost, _)| ask(*rule, *cost)).collect();
         let decide_at = |now_ms| {
-            let slots = states.iter().zip(&rules);
+            let slots = states.iter().zip(&asks);
             let mut slots: Vec<_> =
-                slots.map(|((limiter, _), (rule, cost, _))| Slot::new(limiter.as_ref(), ask(*rule, *cost))).collect();
+                slots.map(|((limiter, _), ask)| Slot::new(limiter.as_ref(), ask)).collect();
             decide(&mut slots, &Terms { resolution: 16, ..at(now_ms) })
         };
         let decision = decide_at(now_ms);
@@ -176,7 +177,8 @@ proptest! {
     ) {
         let five = rule(algorithm, window_ms, 5);
         let (limiter, now_ms) = after([five; 2], &calls, 16);
-        let mut slots = [Slot::new(limiter.as_ref(), ask(five, 1000))];
+        let ask = ask(five, 1000);
+        let mut slots = [Slot::new(limiter.as_ref(), &ask)];
         let terms = Terms { resolution: 16, ..at(now_ms) };
         prop_assert_eq!(decide(&mut slots, &terms).granted, 0);
         prop_assert_eq!(slots[0].effect(), None);

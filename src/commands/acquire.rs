@@ -88,7 +88,7 @@ fn answer(
     let mut slots = SmallVec::<[Slot; FEW]>::new();
     for key in 0..request.keys {
         if let Some(ask) = rules.get(key).or(rules.first()) {
-            slots.push(Slot::new(limiters.get(key), *ask));
+            slots.push(Slot::new(limiters.get(key), ask));
         }
     }
     let decision = decide(&mut slots, &terms);
