@@ -16,9 +16,8 @@ use rl_core::request::Arguments;
 use crate::keys::{Access, Key};
 use crate::log;
 
-/// Finds how many of the first arguments are keys, and what is done to them
-/// (`REDISMODULE_CMD_KEY_*`).
-pub type FindKeys = fn(&Call) -> (usize, u32);
+/// Finds how many of the first arguments are keys, and says what is done to them.
+pub type FindKeys = fn(&Call) -> (usize, Access);
 
 /// A command of the module.
 pub trait Command {
@@ -34,8 +33,6 @@ pub trait Command {
 pub enum Failure {
     /// A malformed request.
     Request(RequestError),
-    /// Not the number of arguments that the command has.
-    Arity,
     /// A key holds something else than a limiter.
     WrongType,
     /// Keys of several slots.
@@ -56,7 +53,6 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Request(error) => write!(f, "ERR {error}"),
-            Failure::Arity => f.write_str("ERR wrong number of arguments"),
             Failure::WrongType => {
                 f.write_str("WRONGTYPE Operation against a key holding the wrong kind of value")
             }
@@ -108,21 +104,15 @@ impl Arguments for Call {
     }
 
     fn get(&self, index: usize) -> &[u8] {
-        match self.arg(index) {
-            Some(arg) => string_bytes(arg),
-            None => &[],
+        let Some(arg) = self.arg(index) else {
+            return &[];
+        };
+        let mut len = 0;
+        // SAFETY: an argument of the running command, which the server keeps until it returns.
+        unsafe {
+            let bytes = api!(RedisModule_StringPtrLen)(arg, &mut len);
+            std::slice::from_raw_parts(bytes.cast(), len)
         }
-    }
-}
-
-/// The bytes of a string of the server, valid as long as the caller holds the string.
-pub fn string_bytes<'a>(string: *mut raw::RedisModuleString) -> &'a [u8] {
-    let mut len = 0;
-    // SAFETY: `string` is an argument of the running command, which the server keeps until it
-    // returns.
-    unsafe {
-        let bytes = api!(RedisModule_StringPtrLen)(string, &mut len);
-        std::slice::from_raw_parts(bytes.cast(), len)
     }
 }
 
@@ -147,19 +137,25 @@ impl Call {
     /// Opens the key at an index of the arguments.
     pub fn open(&self, index: usize, access: Access) -> Result<Key<'_>, Failure> {
         let name = self.arg(index).unwrap_or(ptr::null_mut());
-        Key::open(self.ctx, name, access)
+        // SAFETY: context and name belong to the running command, which the key does not outlive.
+        unsafe { Key::open(self.ctx, name, access) }
     }
 
-    /// Whether the server is above `maxmemory`.
+    /// Whether the server is above `maxmemory` and may not evict. Where it may, it goes below again
+    /// by itself: limiters have a TTL, so every policy can evict them.
     pub fn is_out_of_memory(&self) -> bool {
-        // SAFETY: a plain getter.
-        unsafe { api!(RedisModule_GetUsedMemoryRatio)() > 1.0 }
+        let flags = self.flags();
+        flags & raw::REDISMODULE_CTX_FLAGS_OOM != 0 && flags & raw::REDISMODULE_CTX_FLAGS_EVICT == 0
+    }
+
+    fn flags(&self) -> u32 {
+        // SAFETY: `ctx` is the context of the running command.
+        unsafe { api!(RedisModule_GetContextFlags)(self.ctx) as u32 }
     }
 
     /// Where the call comes from.
     pub fn origin(&self) -> Origin {
-        // SAFETY: `ctx` is the context of the running command.
-        let flags = unsafe { api!(RedisModule_GetContextFlags)(self.ctx) } as u32;
+        let flags = self.flags();
         if flags & raw::REDISMODULE_CTX_FLAGS_LOADING != 0 {
             Origin::Aof
         } else if flags & raw::REDISMODULE_CTX_FLAGS_REPLICATED != 0 {
@@ -275,10 +271,6 @@ impl Call {
     fn reply_failure(&self, failure: &Failure) {
         // SAFETY: `ctx` is the context of the running command, and the message outlives the call.
         unsafe {
-            if let Failure::Arity = failure {
-                api!(RedisModule_WrongArity)(self.ctx);
-                return;
-            }
             let message = CString::new(failure.to_string()).unwrap_or_default();
             api!(RedisModule_ReplyWithError)(self.ctx, message.as_ptr());
         }
@@ -297,8 +289,8 @@ pub extern "C" fn entry<C: Command>(
         if let Some(find_keys) = C::FIND_KEYS
             && call.is_keys_request()
         {
-            let (keys, flags) = find_keys(&call);
-            call.report_keys(keys, flags);
+            let (keys, access) = find_keys(&call);
+            call.report_keys(keys, access.flags());
             return Ok(());
         }
         C::run(&call)

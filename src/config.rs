@@ -13,6 +13,7 @@ use redis_module::configuration::{
 use redis_module::{
     ConfigurationValue, Context, EnumConfigurationValue, RedisError, RedisString, Status, raw,
 };
+use rl_core::request::integer;
 use rl_core::sliding::DEFAULT_RESOLUTION;
 
 const RESOLUTION: &str = "sliding-resolution";
@@ -94,15 +95,21 @@ impl Defaults {
             resolution: i64::from(DEFAULT_RESOLUTION),
             slot_validation: SlotValidation::Cluster,
         };
+        let mut seen = Vec::new();
         for pair in args.chunks(2) {
             let name = pair.first().map(RedisString::to_string_lossy).unwrap_or_default();
+            if seen.contains(&name) {
+                return Err(format!("load argument {name:?} is given twice"));
+            }
+            seen.push(name.clone());
             let Some(value) = pair.get(1).map(RedisString::to_string_lossy) else {
                 return Err(format!("load argument {name:?} has no value"));
             };
             let refused = |expected: &str| format!("{name} must be {expected}, got {value:?}");
             match name.as_str() {
                 RESOLUTION => {
-                    let number = value.parse().ok().filter(|n| RESOLUTION_RANGE.contains(n));
+                    let number = integer(value.as_bytes());
+                    let number = number.filter(|n| RESOLUTION_RANGE.contains(n));
                     defaults.resolution = number.ok_or_else(|| refused("16 to 65536"))?;
                 }
                 SLOT_VALIDATION => {

@@ -19,6 +19,20 @@ pub enum Access {
     Write,
 }
 
+impl Access {
+    /// What a server is told is done to a key (`REDISMODULE_CMD_KEY_*`).
+    pub const fn flags(self) -> u32 {
+        match self {
+            Access::Read => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+            Access::Write => {
+                raw::REDISMODULE_CMD_KEY_RW
+                    | raw::REDISMODULE_CMD_KEY_ACCESS
+                    | raw::REDISMODULE_CMD_KEY_UPDATE
+            }
+        }
+    }
+}
+
 /// A key opened by a call, closed on drop. It holds a limiter or nothing.
 ///
 /// Two of one call never name the same key (the grammar refuses it), so the references that they
@@ -36,7 +50,10 @@ impl<'call> Key<'call> {
     ///
     /// # Errors
     /// The key holds something else than a limiter.
-    pub fn open(
+    ///
+    /// # Safety
+    /// Context and name belong to the running command, and the key is closed before it returns.
+    pub unsafe fn open(
         ctx: *mut raw::RedisModuleCtx,
         name: *mut raw::RedisModuleString,
         access: Access,

@@ -1,3 +1,4 @@
+#![expect(missing_docs, reason = "what `redis_module!` exports has no documentation")]
 //! `redis-rl`: rate limiting as native Redis commands.
 //!
 //! # Layout
@@ -45,8 +46,19 @@ fn init(ctx: &Context, args: &[RedisString]) -> Status {
     }
 }
 
-/// Major, minor and patch of the package, as the server shows it in `MODULE LIST`.
-const VERSION: i32 = 100;
+/// The package's version as the server shows it in `MODULE LIST`: two digits each for minor and
+/// patch.
+const VERSION: i32 = {
+    const fn number(digits: &str) -> i32 {
+        match i32::from_str_radix(digits, 10) {
+            Ok(number) => number,
+            Err(_) => panic!("the package's version is not of numbers"),
+        }
+    }
+    10_000 * number(env!("CARGO_PKG_VERSION_MAJOR"))
+        + 100 * number(env!("CARGO_PKG_VERSION_MINOR"))
+        + number(env!("CARGO_PKG_VERSION_PATCH"))
+};
 
 redis_module! {
     name: "rl",

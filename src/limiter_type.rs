@@ -69,24 +69,30 @@ fn guarded<T>(fallback: T, callback: impl FnOnce() -> T) -> T {
 
 /// A value as the server hands it to a callback.
 ///
-/// SAFETY: `value` came from `Box::into_raw` (see `Key::store`, `rdb_load`, `copy`) and is not in
-/// use elsewhere.
+/// # Safety
+/// `value` is a limiter that was boxed here or in `keys`, and is not in use elsewhere.
 unsafe fn limiter<'a>(value: *const c_void) -> &'a Limiter {
     unsafe { &*value.cast::<Limiter>() }
 }
 
-fn encoded(value: *const c_void) -> Vec<u8> {
+/// The stored form of a value.
+///
+/// # Safety
+/// As [`limiter`].
+unsafe fn encoded(value: *const c_void) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // SAFETY: the server hands our callbacks values of our type.
     codec::encode_limiter(unsafe { limiter(value) }, &mut bytes);
     bytes
 }
 
 extern "C" fn rdb_save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
     guarded((), || {
-        let bytes = encoded(value);
-        // SAFETY: `io` is the save that is going on; the buffer outlives the call.
-        unsafe { api!(RedisModule_SaveStringBuffer)(io, bytes.as_ptr().cast(), bytes.len()) };
+        // SAFETY: the value is ours, `io` is the save that is going on; the buffer outlives the
+        // call.
+        unsafe {
+            let bytes = encoded(value);
+            api!(RedisModule_SaveStringBuffer)(io, bytes.as_ptr().cast(), bytes.len());
+        }
     });
 }
 
@@ -148,9 +154,10 @@ extern "C" fn mem_usage(value: *const c_void) -> usize {
 
 extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
     guarded((), || {
-        let bytes = encoded(value);
-        // SAFETY: `digest` is the digest that is going on; the buffer outlives the call.
+        // SAFETY: the value is ours, `digest` is the digest that is going on; the buffer outlives
+        // the call.
         unsafe {
+            let bytes = encoded(value);
             api!(RedisModule_DigestAddStringBuffer)(digest, bytes.as_ptr().cast(), bytes.len());
             api!(RedisModule_DigestEndSequence)(digest);
         }

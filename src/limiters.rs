@@ -57,8 +57,9 @@ impl<'call> Limiters<'call> {
 
     /// The limiter under a key, `None` when there is none.
     pub fn get(&self, key: usize) -> Option<&Limiter> {
-        let corrected = self.corrections.iter().find(|correction| correction.key == key);
-        match corrected {
+        // In the order of their keys, since that is how the keys were opened.
+        let corrected = self.corrections.binary_search_by_key(&key, |correction| correction.key);
+        match corrected.ok().and_then(|at| self.corrections.get(at)) {
             Some(correction) => Some(&correction.limiter),
             None => self.keys.get(key)?.limiter(),
         }

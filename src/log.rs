@@ -3,11 +3,23 @@
 //! The crate's logging functions hand the message to the server as a printf *format*, and panic on
 //! a NUL byte: a `%n` in a key would crash the server. So everything is logged through here.
 
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use redis_module::logging::{RedisLogLevel, log};
 
 /// Logs a warning.
 pub fn warning(message: &str) {
     log(RedisLogLevel::Warning, format!("<rl> {}", harmless(message)));
+}
+
+/// Logs a warning unless another one of this kind was logged in the same second: a newer primary
+/// can send thousands of effects that this server does not understand.
+pub fn rare_warning(now_ms: i64, message: impl FnOnce() -> String) {
+    static LAST_SECOND: AtomicI64 = AtomicI64::new(0);
+    let second = now_ms / 1000;
+    if LAST_SECOND.swap(second, Ordering::Relaxed) != second {
+        warning(&message());
+    }
 }
 
 /// The text without control characters (a log entry is one line) and with `%` doubled.

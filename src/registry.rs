@@ -12,6 +12,7 @@ use crate::commands::acquire::{Acquire, AcquireX, Peek};
 use crate::commands::effect::ApplyEffect;
 use crate::commands::info::Info;
 use crate::commands::manage::{Block, Exempt, Refund, Release};
+use crate::keys::Access;
 use crate::limiter_type;
 
 /// The first release with the commands of this version.
@@ -34,9 +35,8 @@ struct Keys {
     access: u32,
 }
 
-const READ: u32 = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS;
-const UPDATE: u32 =
-    raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE;
+const READ: u32 = Access::Read.flags();
+const UPDATE: u32 = Access::Write.flags();
 
 impl Keys {
     /// All arguments but the last `tail`.

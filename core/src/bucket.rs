@@ -82,7 +82,7 @@ impl Bucket {
     pub fn void_at(&self, limit: u64) -> i64 {
         let deficit = self.deficit();
         let full_at = full_at(deficit, limit, self.at_ms);
-        full_at + i64::from(self.deficit_at(limit, full_at) < 0)
+        full_at.saturating_add(i64::from(self.deficit_at(limit, full_at) < 0))
     }
 }
 

@@ -11,14 +11,20 @@
 //! | algorithm | 0 unused, 1 sliding, 2 bucket, 3 fixed, 4 counter, 5 concurrency |
 //! | rule | window, limit, burst of a bucket, offset of a fixed window; none when unused |
 //! | state | as the algorithm writes it |
-//! | TTL last set, block's end, exemption's end | ms of epoch time, 0 for none |
+//! | TTL last set | ms of epoch time, 0 for none |
+//! | block's end, exemption's end, when laid | likewise; the last only if one of them is set |
 //!
 //! | effect | |
 //! |---|---|
 //! | version | 1 |
 //! | parts | bits: 1 write, 2 holds, 4 expiry, 8 start over, 16 a whole limiter follows instead |
 //! | write | algorithm and rule as above, then the change |
-//! | block's end, exemption's end; expiry | ms of epoch time |
+//! | holds as above; expiry | ms of epoch time |
+//!
+//! | policies | |
+//! |---|---|
+//! | version | 1 |
+//! | for each name | the name; bits: 1 standing, 2 temporary; each with its rule, block and shadow; the end |
 //!
 //! Numbers are variable-length: see [`crate::varint`].
 
@@ -30,12 +36,15 @@ use crate::counter::Counter;
 use crate::effect::{Change, Effect, Write};
 use crate::fixed::Fixed;
 use crate::limiter::{Holds, Limiter, State};
+use crate::policy::{Entry, Policy};
 use crate::rule::{Algorithm, MAX_IN_USE, MAX_TIME_MS, Rule, Shape};
+use crate::rule_args::MAX_NAME;
 use crate::sliding::{Log, LogChange, LogStep};
 use crate::varint::{self, Sink};
 
 const LIMITER_VERSION: u8 = 1;
 const EFFECT_VERSION: u8 = 1;
+const POLICIES_VERSION: u8 = 1;
 
 const UNUSED: u8 = 0;
 const SLIDING: u8 = 1;
@@ -49,6 +58,9 @@ const HAS_HOLDS: u8 = 2;
 const HAS_EXPIRY: u8 = 4;
 const START_OVER: u8 = 8;
 const WHOLE: u8 = 16;
+
+const HAS_STANDING: u8 = 1;
+const HAS_TEMPORARY: u8 = 2;
 
 const LOG_ADD: u8 = 0;
 const LOG_GIVE_BACK: u8 = 1;
@@ -246,11 +258,54 @@ fn encode_log_change(change: LogChange, out: &mut impl Sink) {
 fn encode_holds(holds: &Holds, out: &mut impl Sink) {
     encode_time(holds.blocked_until_ms, out);
     encode_time(holds.exempt_until_ms, out);
+    if holds.end_ms() > 0 {
+        encode_time(holds.laid_ms, out);
+    }
 }
 
 /// Times are never before the epoch.
 fn encode_time(time_ms: i64, out: &mut impl Sink) {
     varint::write(out, time_ms.max(0) as u64);
+}
+
+/// Begins the stored form of policies.
+pub(crate) fn encode_policies_version(out: &mut impl Sink) {
+    out.put_byte(POLICIES_VERSION);
+}
+
+/// Appends what is set for a name.
+pub(crate) fn encode_entry(name: &[u8], entry: &Entry, out: &mut impl Sink) {
+    let part = |set, part| if set { part } else { 0 };
+    varint::write(out, name.len() as u64);
+    out.put(name);
+    out.put_byte(
+        part(entry.standing.is_some(), HAS_STANDING)
+            | part(entry.temporary.is_some(), HAS_TEMPORARY),
+    );
+    if let Some(policy) = &entry.standing {
+        encode_policy(policy, out);
+    }
+    if let Some((policy, until_ms)) = &entry.temporary {
+        encode_policy(policy, out);
+        encode_time(*until_ms, out);
+    }
+}
+
+fn encode_policy(policy: &Policy, out: &mut impl Sink) {
+    encode_rule(&policy.rule, out);
+    encode_time(policy.block_ms, out);
+    out.put_byte(u8::from(policy.shadow));
+}
+
+/// Reads policies back.
+pub(crate) fn decode_policies(bytes: &[u8]) -> Result<Vec<(Vec<u8>, Entry)>, DecodeError> {
+    let mut reader = Reader { bytes, at: 0 };
+    reader.version(POLICIES_VERSION)?;
+    let mut entries = Vec::new();
+    while !reader.is_at_end() {
+        entries.push(reader.entry().ok_or(DecodeError::Damaged)?);
+    }
+    Ok(entries)
 }
 
 struct Reader<'a> {
@@ -297,10 +352,14 @@ impl Reader<'_> {
         self.signed().filter(|cutoff_ms| (-MAX_TIME_MS..=MAX_TIME_MS).contains(cutoff_ms))
     }
 
-    /// A rule that can have been stored: its limit is above 0.
+    /// A rule that a limiter can be under: its limit is above 0.
+    fn stored_rule(&mut self, tag: u8) -> Option<Rule> {
+        self.rule(tag).filter(|rule| rule.limit() > 0)
+    }
+
     fn rule(&mut self, tag: u8) -> Option<Rule> {
         let window_ms = i64::try_from(self.number()?).ok()?;
-        let limit = self.number().filter(|limit| *limit > 0)?;
+        let limit = self.number()?;
         let mut shape = Shape::default();
         let algorithm = match tag {
             SLIDING => Algorithm::Sliding,
@@ -349,14 +408,19 @@ impl Reader<'_> {
     }
 
     fn holds(&mut self) -> Option<Holds> {
-        Some(Holds { blocked_until_ms: self.time()?, exempt_until_ms: self.time()? })
+        let (blocked_until_ms, exempt_until_ms) = (self.time()?, self.time()?);
+        let mut holds = Holds { blocked_until_ms, exempt_until_ms, laid_ms: 0 };
+        if holds.end_ms() > 0 {
+            holds.laid_ms = self.time()?;
+        }
+        Some(holds)
     }
 
     fn limiter(&mut self) -> Option<Limiter> {
         let mut limiter = Limiter::default();
         let tag = self.byte()?;
         if tag != UNUSED {
-            let rule = self.rule(tag)?;
+            let rule = self.stored_rule(tag)?;
             limiter.window_ms = rule.window_ms();
             limiter.limit = rule.limit();
             limiter.state = match rule.algorithm() {
@@ -372,7 +436,7 @@ impl Reader<'_> {
             };
         }
         limiter.expire_at_ms = self.time()?;
-        limiter.holds = Some(self.holds()?).filter(|h| *h != Holds::default()).map(Box::new);
+        limiter.holds = Some(self.holds()?).filter(|holds| holds.end_ms() > 0).map(Box::new);
         Some(limiter)
     }
 
@@ -384,7 +448,7 @@ impl Reader<'_> {
         let mut effect = Effect::default();
         if has(HAS_WRITE) {
             let tag = self.byte()?;
-            let rule = self.rule(tag)?;
+            let rule = self.stored_rule(tag)?;
             let change = match rule.algorithm() {
                 Algorithm::Bucket => Change::Bucket(self.bucket(&rule)?),
                 Algorithm::Sliding => Change::Log(self.log_change()?),
@@ -401,6 +465,30 @@ impl Reader<'_> {
             effect.expire_at_ms = Some(self.time()?);
         }
         Some(effect)
+    }
+
+    fn entry(&mut self) -> Option<(Vec<u8>, Entry)> {
+        let len =
+            usize::try_from(self.number()?).ok().filter(|len| (1..=MAX_NAME).contains(len))?;
+        let name = self.bytes.get(self.at..self.at + len)?.to_vec();
+        self.at += len;
+        let parts = self.byte().filter(|parts| parts & !(HAS_STANDING | HAS_TEMPORARY) == 0)?;
+        let mut entry = Entry::default();
+        if parts & HAS_STANDING != 0 {
+            entry.standing = Some(self.policy()?);
+        }
+        if parts & HAS_TEMPORARY != 0 {
+            entry.temporary = Some((self.policy()?, self.time()?));
+        }
+        Some((name, entry))
+    }
+
+    fn policy(&mut self) -> Option<Policy> {
+        let tag = self.byte()?;
+        let rule = self.rule(tag)?;
+        let block_ms = self.time()?;
+        let shadow = self.byte().filter(|shadow| *shadow <= 1)? == 1;
+        Some(Policy { rule, block_ms, shadow })
     }
 
     fn lease_change(&mut self) -> Option<LeaseChange> {

@@ -17,6 +17,8 @@ pub struct Ask {
     pub cost: u64,
     /// For how long the limiter goes on denying once it lacks room, in ms; 0: only while it does.
     pub block_ms: i64,
+    /// Only see whether there is room, and never be in anyone's way.
+    pub shadow: bool,
 }
 
 /// What is asked of all limiters of a call alike.
@@ -66,7 +68,8 @@ pub struct Decision {
     pub granted: u64,
     /// The largest wait over the denying limiters, in ms; -1 if one of them can never grant.
     pub retry_after_ms: i64,
-    /// The index of the limiter that binds: see DESIGN of the reply in `docs/commands.md`.
+    /// The index of the limiter that binds: the one that denies for longest or, when granted,
+    /// allows the fewest further acquisitions.
     pub binding: usize,
 }
 
@@ -92,7 +95,7 @@ const UNLIMITED: u64 = u64::MAX;
 
 /// How long a key outlives its limiter at least, so that its TTL need not move at each grant, in
 /// ms.
-pub(crate) const MIN_SLACK_MS: i64 = 1000;
+const MIN_SLACK_MS: i64 = 1000;
 
 impl<'a> Slot<'a> {
     /// A slot for a stored limiter (none: a fresh one).
@@ -117,6 +120,11 @@ impl<'a> Slot<'a> {
     /// This limiter's own answer, after [`decide`].
     pub fn verdict(&self) -> &Verdict {
         &self.verdict
+    }
+
+    /// Whether this limiter alone would have denied.
+    pub fn lacks_room(&self) -> bool {
+        self.room == 0
     }
 
     fn is_blocked(&self, now_ms: i64) -> bool {
@@ -154,7 +162,10 @@ impl<'a> Slot<'a> {
 
     /// Takes what `acquisitions` cost, and starts a block if that is due.
     fn take(&mut self, acquisitions: u64, terms: &Terms<'a>) {
-        let Ask { cost, block_ms, .. } = *self.ask;
+        let Ask { cost, block_ms, shadow, .. } = *self.ask;
+        // A shadow takes no more than it has, since it let through what it would have denied.
+        let acquisitions =
+            if shadow && !terms.force { acquisitions.min(self.room) } else { acquisitions };
         let capacity = self.verdict.limit;
         let counts = !self.is_exempt(terms.now_ms);
         let Some(view) = self.view.as_mut().filter(|_| counts && cost > 0) else {
@@ -170,9 +181,11 @@ impl<'a> Slot<'a> {
             self.taken = true;
         }
         let lacks_room = self.room == 0 || (terms.force && view.in_use() >= capacity);
-        let may_block = block_ms > 0 && cost <= capacity && !self.is_blocked(terms.now_ms);
+        let may_block =
+            block_ms > 0 && !shadow && cost <= capacity && !self.is_blocked(terms.now_ms);
         if lacks_room && may_block {
             self.holds.blocked_until_ms = terms.now_ms.saturating_add(block_ms).min(MAX_TIME_MS);
+            self.holds.laid_ms = terms.now_ms;
             self.blocks = true;
         }
     }
@@ -267,47 +280,60 @@ pub(crate) fn expiry(
     if needed_until_ms <= stored.map_or(0, Limiter::expire_at_ms) {
         return None;
     }
+    Some(expiry_at(window_ms, void_at_ms, holds))
+}
+
+/// When a key may go whose limiter is void at `void_at_ms`.
+pub(crate) fn expiry_at(window_ms: i64, void_at_ms: i64, holds: &Holds) -> i64 {
     let slack_ms = (window_ms / 8).max(MIN_SLACK_MS);
-    Some(void_at_ms.saturating_add(slack_ms).max(holds.end_ms()).min(MAX_TIME_MS))
+    void_at_ms.saturating_add(slack_ms).max(holds.end_ms()).min(MAX_TIME_MS)
 }
 
 /// Decides a call over at least one limiter.
 pub fn decide<'a>(slots: &mut [Slot<'a>], terms: &Terms<'a>) -> Decision {
     let mut granted = terms.upto;
+    let mut all_shadows = true;
     for slot in slots.iter_mut() {
         slot.check(terms);
-        granted = granted.min(slot.room);
+        if !slot.ask.shadow {
+            all_shadows = false;
+            granted = granted.min(slot.room);
+        }
     }
     let acquisitions = if terms.force { terms.upto } else { granted };
     for slot in slots.iter_mut() {
         slot.take(acquisitions, terms);
         slot.settle(terms);
     }
+    let binds = |slot: &Slot<'_>| all_shadows || !slot.ask.shadow;
     if granted == 0 {
-        let binding = binding_of_denial(slots);
+        let binding = binding_of_denial(slots, binds);
         let retry_after_ms = slots.get(binding).map_or(0, |slot| slot.verdict.retry_after_ms);
         return Decision { granted, retry_after_ms, binding };
     }
-    let waits = slots.iter().map(|slot| slot.verdict.retry_after_ms);
-    let retry_after_ms = if terms.reserve_ms > 0 { waits.max().unwrap_or(0) } else { 0 };
-    Decision { granted, retry_after_ms, binding: binding_of_grant(slots, terms.now_ms) }
+    let mut retry_after_ms = 0;
+    if terms.reserve_ms > 0 {
+        let real = slots.iter().filter(|slot| !slot.ask.shadow);
+        retry_after_ms = real.map(|slot| slot.verdict.retry_after_ms).max().unwrap_or(0);
+    }
+    Decision { granted, retry_after_ms, binding: binding_of_grant(slots, binds, terms.now_ms) }
 }
 
 /// The limiter that allows the fewest further acquisitions, then the one with the least remaining,
 /// then the first.
-fn binding_of_grant(slots: &[Slot<'_>], now_ms: i64) -> usize {
+fn binding_of_grant(slots: &[Slot<'_>], binds: impl Fn(&Slot<'_>) -> bool, now_ms: i64) -> usize {
     if slots.len() == 1 {
         return 0;
     }
-    let keys = slots.iter().map(|slot| (slot.further(now_ms), slot.verdict.remaining));
-    keys.enumerate().min_by_key(|(i, key)| (*key, *i)).map_or(0, |(i, _)| i)
+    let candidates = slots.iter().enumerate().filter(|(_, slot)| binds(slot));
+    let key = |(i, slot): &(usize, &Slot<'_>)| (slot.further(now_ms), slot.verdict.remaining, *i);
+    candidates.min_by_key(key).map_or(0, |(i, _)| i)
 }
 
 /// The denying limiter with the largest wait, of which "never" is the largest; then the first.
-fn binding_of_denial(slots: &[Slot<'_>]) -> usize {
-    let mut binding = 0;
-    let mut longest = 0;
-    for (i, slot) in slots.iter().enumerate().filter(|(_, slot)| slot.room == 0) {
+fn binding_of_denial(slots: &[Slot<'_>], binds: impl Fn(&Slot<'_>) -> bool) -> usize {
+    let (mut binding, mut longest) = (0, 0);
+    for (i, slot) in slots.iter().enumerate().filter(|(_, slot)| slot.room == 0 && binds(slot)) {
         // As an unsigned number -1 is the largest.
         let wait = slot.verdict.retry_after_ms as u64;
         if wait > longest {

@@ -34,6 +34,8 @@ impl fmt::Display for Shown {
 /// A malformed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestError {
+    /// Too few arguments. The server checks the arity itself, before it calls a command.
+    TooFew,
     /// Something else stands where one of these words should.
     Syntax {
         /// The words that may stand there.
@@ -134,6 +136,7 @@ impl std::error::Error for RequestError {}
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            RequestError::TooFew => f.write_str("wrong number of arguments"),
             RequestError::Syntax { expected, got } => {
                 write!(f, "syntax error, expected {expected}, got {got}")
             }

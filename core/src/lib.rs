@@ -14,7 +14,8 @@
 //! | [`manage`] | what is done to one limiter by hand: refunds, releases, blocks |
 //! | [`status`] | what a limiter tells about itself |
 //! | [`codec`], [`varint`] | the stored form of limiters and effects |
-//! | [`request`], `word`, [`error`] | the grammar of the commands |
+//! | [`policy`] | numbers that an operator puts in the place of those asked |
+//! | [`request`], `rule_args`, `word`, [`error`] | the grammar of the commands |
 //! | [`slot`] | hash slots, for servers that cannot tell them |
 //!
 //! Time is an argument everywhere, in whole milliseconds since the epoch; counts are integers.
@@ -29,8 +30,10 @@ pub mod error;
 pub mod fixed;
 pub mod limiter;
 pub mod manage;
+pub mod policy;
 pub mod request;
 pub mod rule;
+mod rule_args;
 pub mod sliding;
 pub mod slot;
 pub mod status;

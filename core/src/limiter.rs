@@ -12,7 +12,7 @@ use crate::concurrency::{LeaseChange, Leases};
 use crate::counter::Counter;
 use crate::effect::{Change, Effect, Write};
 use crate::fixed::{Fixed, start_of};
-use crate::rule::{Algorithm, MAX_TIME_MS, Rule, Shape};
+use crate::rule::{Algorithm, MAX_IN_USE, MAX_TIME_MS, Rule, Shape};
 use crate::sliding::{Log, LogChange, LogStep};
 
 /// What an operator or a `BLOCK` laid on a limiter: the ends of its block and of its exemption, in
@@ -23,12 +23,30 @@ pub struct Holds {
     pub blocked_until_ms: i64,
     /// Everything passes uncounted before this time, unless blocked.
     pub exempt_until_ms: i64,
+    /// The clock when the last of them was laid.
+    pub laid_ms: i64,
 }
 
 impl Holds {
     /// When the last of both ends.
     pub fn end_ms(&self) -> i64 {
         self.blocked_until_ms.max(self.exempt_until_ms)
+    }
+
+    /// The same, or nothing at all when both are over for good.
+    pub(crate) fn or_none(self) -> Holds {
+        if self.end_ms() == 0 { Holds::default() } else { self }
+    }
+
+    /// The same with as much time left as when the last was laid, if that is ahead of the clock.
+    fn pulled_back(&self, now_ms: i64) -> Option<Holds> {
+        let ahead_ms = self.laid_ms.checked_sub(now_ms).filter(|ahead_ms| *ahead_ms > 0)?;
+        let pulled = Holds {
+            blocked_until_ms: (self.blocked_until_ms - ahead_ms).max(0),
+            exempt_until_ms: (self.exempt_until_ms - ahead_ms).max(0),
+            laid_ms: now_ms,
+        };
+        Some(pulled.or_none())
     }
 }
 
@@ -162,6 +180,12 @@ impl Limiter {
     /// stepped back; `None` when it is not. Only what a clock said counts: grants that were rounded
     /// up (see [`crate::sliding`]) are rightly ahead.
     pub fn pull_back(&self, now_ms: i64) -> Option<Effect> {
+        let holds = self.holds.as_ref().and_then(|holds| holds.pulled_back(now_ms));
+        let write = self.pull_state_back(now_ms);
+        (write.is_some() || holds.is_some()).then_some(Effect { write, holds, expire_at_ms: None })
+    }
+
+    fn pull_state_back(&self, now_ms: i64) -> Option<Write> {
         let change = match &self.state {
             State::Bucket(bucket) if bucket.at_ms > now_ms => {
                 // A refill beyond the cap belongs to a millisecond that is gone.
@@ -175,16 +199,17 @@ impl Limiter {
                 Change::Fixed(Fixed { start_ms, ..*fixed })
             }
             State::Counter(counter) if counter.start_ms > now_ms => {
-                let start_ms = start_of(now_ms, self.window_ms, 0);
-                Change::Counter(Counter { start_ms, ..*counter })
+                // What faded in the window that is gone would fade again: all counts as taken now.
+                let fresh = Counter::fresh(self.window_ms, now_ms);
+                let current = counter.previous.saturating_add(counter.current).min(MAX_IN_USE);
+                Change::Counter(Counter { current, ..fresh })
             }
             State::Concurrency(leases) if leases.is_ahead(now_ms) => {
                 Change::Lease(LeaseChange::PullBack { now_ms })
             }
             _ => return None,
         };
-        let write = Write { rule: self.rule()?, start_over: false, change };
-        Some(Effect { write: Some(write), ..Effect::default() })
+        Some(Write { rule: self.rule()?, start_over: false, change })
     }
 
     /// Applies an effect. Total: any effect leaves any limiter in a valid state.
@@ -218,26 +243,30 @@ impl Limiter {
             }
         }
         if let Some(holds) = effect.holds {
-            self.holds = (holds != Holds::default()).then(|| Box::new(holds));
+            self.holds = (holds.end_ms() > 0).then(|| Box::new(holds));
         }
         if let Some(expire_at_ms) = effect.expire_at_ms {
             self.expire_at_ms = expire_at_ms;
         }
     }
 
-    /// Whether applying `write` needs more memory than the limiter has.
+    /// Whether applying `write` needs more memory than the limiter has. What has left makes room.
     pub(crate) fn grows(&self, write: &Write) -> bool {
         match (&self.state, &write.change) {
             (_, Change::Bucket(_) | Change::Fixed(_) | Change::Counter(_)) => false,
-            (
-                State::Sliding(log),
-                Change::Log(LogChange { step: LogStep::Add { at_ms, .. }, .. }),
-            ) => write.start_over || *at_ms > log.newest_ms(),
-            (State::Concurrency(leases), Change::Lease(LeaseChange::Put { now_ms, id, .. })) => {
-                leases.live(id, *now_ms).is_none()
-            }
-            (_, Change::Log(change)) => matches!(change.step, LogStep::Add { .. }),
-            (_, Change::Lease(change)) => matches!(change, LeaseChange::Put { .. }),
+            (State::Sliding(log), Change::Log(LogChange { now_ms, step })) => match step {
+                LogStep::Add { at_ms, .. } if !write.start_over && *at_ms > log.newest_ms() => {
+                    log.live(now_ms - write.rule.window_ms()).entries == log.entries()
+                }
+                _ => false,
+            },
+            (State::Concurrency(leases), Change::Lease(change)) => match change {
+                LeaseChange::Put { now_ms, id, .. } if !write.start_over => {
+                    leases.live(id, *now_ms).is_none() && leases.count_live(*now_ms) == leases.len()
+                }
+                _ => false,
+            },
+            (_, Change::Log(_) | Change::Lease(_)) => true,
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::concurrency::LeaseChange;
-use crate::decision::{MIN_SLACK_MS, expiry};
+use crate::decision::{expiry, expiry_at};
 use crate::effect::{Change, Effect, Write};
 use crate::limiter::{Holds, Limiter, State};
 use crate::rule::MAX_TIME_MS;
@@ -45,19 +45,20 @@ pub fn hold(stored: Option<&Limiter>, hold: Hold, for_ms: i64, now_ms: i64) -> O
         _ => now_ms.saturating_add(for_ms).min(MAX_TIME_MS),
     };
     let holds = match hold {
-        Hold::Block => Holds { blocked_until_ms: until_ms, ..before },
-        Hold::Exempt => Holds { exempt_until_ms: until_ms, ..before },
+        Hold::Block => Holds { blocked_until_ms: until_ms, laid_ms: now_ms, ..before },
+        Hold::Exempt => Holds { exempt_until_ms: until_ms, laid_ms: now_ms, ..before },
     };
-    if holds == before {
+    let holds = holds.or_none();
+    let ends = |holds: &Holds| (holds.blocked_until_ms, holds.exempt_until_ms);
+    if ends(&holds) == ends(&before) {
         return None;
     }
     let void_at_ms = stored.map_or(0, Limiter::void_at);
     let window_ms = stored.and_then(Limiter::rule).map_or(0, |rule| rule.window_ms());
-    let expire_at_ms = if holds.end_ms().max(void_at_ms) <= now_ms {
-        // Nothing is left to remember.
-        Some(now_ms.saturating_add(MIN_SLACK_MS).min(MAX_TIME_MS))
-    } else {
-        expiry(stored, window_ms, void_at_ms, &holds)
+    // A hold that ends sooner must not leave the key behind for as long as the old one.
+    let expire_at_ms = match holds.end_ms() < before.end_ms() {
+        true => Some(expiry_at(window_ms, void_at_ms.max(now_ms), &holds)),
+        false => expiry(stored, window_ms, void_at_ms, &holds),
     };
     Some(Effect { write: None, holds: Some(holds), expire_at_ms })
 }

@@ -8,12 +8,11 @@ use std::collections::HashSet;
 use crate::concurrency::MAX_ID;
 use crate::decision::Ask;
 use crate::error::{MAX_KEYS, RequestError, Shown};
-use crate::rule::{Algorithm, MAX_PERMITS, MAX_WINDOW_MS, Rule, Shape};
-pub use crate::word::Word;
-use crate::word::algorithm;
-
-/// The longest `NAME` of a rule, in bytes.
-pub const MAX_NAME: usize = 64;
+use crate::policy::Policy;
+use crate::rule::{Algorithm, MAX_PERMITS};
+pub use crate::rule_args::Named;
+use crate::rule_args::{RuleArgs, check_name};
+pub use crate::word::{Word, integer};
 
 /// The arguments of a command, without its name.
 pub trait Arguments {
@@ -73,13 +72,13 @@ const TAIL: usize = 6;
 /// Parses `key [key ...] WINDOW ms LIMIT n ALGO algorithm`, the three pairs in any order.
 ///
 /// # Errors
-/// The first thing that is wrong. Fewer than seven arguments are for the caller to refuse (wrong
-/// arity).
+/// The first thing that is wrong.
 pub fn parse_acquire<'a, A: Arguments + ?Sized>(
     args: &'a A,
-    rules: &mut impl FnMut(Ask),
+    rules: &mut impl FnMut(Named<'a>),
 ) -> Result<Request<'a>, RequestError> {
-    let keys = args.count().saturating_sub(TAIL);
+    let keys = args.count().checked_sub(TAIL).filter(|keys| *keys > 0);
+    let keys = keys.ok_or(RequestError::TooFew)?;
     let mut rule = RuleArgs::default();
     for at in (keys..args.count()).step_by(2) {
         match Word::parse(args.get(at)) {
@@ -92,8 +91,8 @@ pub fn parse_acquire<'a, A: Arguments + ?Sized>(
             }
         }
     }
-    let ask = rule.finish(1)?;
-    if ask.rule.algorithm() == Algorithm::Concurrency {
+    let named = rule.finish(1)?;
+    if named.ask.rule.algorithm() == Algorithm::Concurrency {
         return Err(RequestError::NoLeases);
     }
     check_keys(args, keys, |word| match word {
@@ -103,7 +102,7 @@ pub fn parse_acquire<'a, A: Arguments + ?Sized>(
         },
         _ => RequestError::OptionAsKey(word),
     })?;
-    rules(ask);
+    rules(named);
     Ok(Request::new(keys))
 }
 
@@ -120,7 +119,7 @@ pub fn keys_before_rules<A: Arguments + ?Sized>(args: &A) -> Option<usize> {
 pub fn parse_acquirex<'a, A: Arguments + ?Sized>(
     args: &'a A,
     form: Form,
-    rules: &mut impl FnMut(Ask),
+    rules: &mut impl FnMut(Named<'a>),
 ) -> Result<Request<'a>, RequestError> {
     let keys = keys_before_rules(args).ok_or(RequestError::NoRule)?;
     check_keys(args, keys, |word| RequestError::WordAsKey {
@@ -131,10 +130,13 @@ pub fn parse_acquirex<'a, A: Arguments + ?Sized>(
     let mut seen = Seen::default();
     let mut at = keys;
     while let Some(Word::Window) = Word::parse(args.get(at)) {
-        let (ask, end) = parse_rule(args, at, request.rules + 1)?;
+        let (named, end) = parse_rule(args, at, request.rules + 1)?;
         request.rules += 1;
-        seen.rule(&ask);
-        rules(ask);
+        if request.rules > keys {
+            return Err(RequestError::RuleCount { keys, rules: request.rules });
+        }
+        seen.rule(&named.ask);
+        rules(named);
         at = end;
     }
     while at < args.count() {
@@ -198,21 +200,21 @@ impl<'a> Request<'a> {
         let value = || value().ok_or(RequestError::NoValue(word));
         let peeks = form == Form::Peek;
         match word {
+            Word::Reserve | Word::Force | Word::Timeout if peeks => {
+                return Err(RequestError::Misplaced { word, place: "to RL.ACQUIREX, not RL.PEEK" });
+            }
             Word::Upto => self.upto = word.count(value()?, 1, MAX_PERMITS)?,
             Word::Id => {
                 self.id = Some(word.text(value()?, MAX_ID, |_| true, "1 to 255 bytes")?);
             }
-            Word::Reserve if !peeks => self.reserve_ms = word.duration(value()?, 0)?,
-            Word::Force if !peeks => {
+            Word::Reserve => self.reserve_ms = word.duration(value()?, 0)?,
+            Word::Force => {
                 self.force = true;
                 return Ok(1);
             }
             Word::WithKeys => {
                 self.with_keys = true;
                 return Ok(1);
-            }
-            Word::Reserve | Word::Force => {
-                return Err(RequestError::Misplaced { word, place: "to RL.ACQUIREX, not RL.PEEK" });
             }
             Word::Timeout => return Err(RequestError::Unsupported(word)),
             Word::For | Word::Shadow => return Err(expected_option(form, args.get(at))),
@@ -264,11 +266,11 @@ impl<'a> Request<'a> {
 }
 
 /// Parses the rule that starts at an index. Returns it and where it ends.
-fn parse_rule<A: Arguments + ?Sized>(
-    args: &A,
+fn parse_rule<'a, A: Arguments + ?Sized>(
+    args: &'a A,
     start: usize,
     number: usize,
-) -> Result<(Ask, usize), RequestError> {
+) -> Result<(Named<'a>, usize), RequestError> {
     let mut rule = RuleArgs::default();
     let mut at = start;
     while at < args.count() {
@@ -286,66 +288,6 @@ fn parse_rule<A: Arguments + ?Sized>(
     Ok((rule.finish(number)?, at))
 }
 
-/// The pairs of a rule, as they are read.
-#[derive(Default)]
-struct RuleArgs {
-    window_ms: Option<i64>,
-    limit: Option<u64>,
-    algorithm: Option<(Algorithm, Option<u64>)>,
-    burst: Option<u64>,
-    offset_ms: Option<i64>,
-    block_ms: Option<i64>,
-    cost: Option<u64>,
-    named: bool,
-}
-
-impl RuleArgs {
-    /// Whether a word belongs to a rule.
-    fn has(word: Word) -> bool {
-        match word {
-            Word::Window | Word::Limit | Word::Algo | Word::Burst => true,
-            Word::Offset | Word::Block | Word::Cost | Word::Name => true,
-            Word::Upto | Word::Id | Word::Reserve | Word::Timeout | Word::Force => false,
-            Word::WithKeys | Word::For | Word::Shadow => false,
-        }
-    }
-
-    /// Takes a pair whose word belongs to a rule.
-    fn set(&mut self, word: Word, value: &[u8]) -> Result<(), RequestError> {
-        let twice = match word {
-            Word::Window => self.window_ms.replace(word.duration(value, 1)?).is_some(),
-            Word::Limit => self.limit.replace(word.count(value, 0, MAX_PERMITS)?).is_some(),
-            Word::Algo => self.algorithm.replace(algorithm(value)?).is_some(),
-            Word::Burst => self.burst.replace(word.count(value, 1, MAX_PERMITS)?).is_some(),
-            Word::Offset => self.offset_ms.replace(word.duration(value, -MAX_WINDOW_MS)?).is_some(),
-            Word::Block => self.block_ms.replace(word.duration(value, 1)?).is_some(),
-            Word::Cost => self.cost.replace(word.count(value, 0, MAX_PERMITS)?).is_some(),
-            Word::Name => {
-                let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.-".contains(byte);
-                let expected = "1 to 64 letters, digits, '_', '.' or '-'";
-                word.text(value, MAX_NAME, allowed, expected)?;
-                std::mem::replace(&mut self.named, true)
-            }
-            _ => return Err(RequestError::Misplaced { word, place: "behind the rules" }),
-        };
-        if twice { Err(RequestError::Twice(word)) } else { Ok(()) }
-    }
-
-    /// Builds the rule with that number, counted from 1.
-    fn finish(self, number: usize) -> Result<Ask, RequestError> {
-        let missing = |word| RequestError::Incomplete { rule: number, word };
-        let window_ms = self.window_ms.ok_or(missing(Word::Window))?;
-        let limit = self.limit.ok_or(missing(Word::Limit))?;
-        let (algorithm, implied) = self.algorithm.ok_or(missing(Word::Algo))?;
-        if implied.is_some() && self.burst.is_some() {
-            return Err(RequestError::Excluded { word: Word::Burst, with: "ALGO leaky" });
-        }
-        let shape = Shape { burst: self.burst.or(implied), offset_ms: self.offset_ms };
-        let rule = Rule::new(algorithm, window_ms, limit, shape).map_err(RequestError::Rule)?;
-        Ok(Ask { rule, cost: self.cost.unwrap_or(1), block_ms: self.block_ms.unwrap_or(0) })
-    }
-}
-
 /// A command of the form `key [key ...] WORD value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trailer<T> {
@@ -358,7 +300,7 @@ pub struct Trailer<T> {
 /// Parses `key [key ...] COST n`.
 ///
 /// # Errors
-/// The first thing that is wrong. Fewer than three arguments are for the caller to refuse.
+/// The first thing that is wrong.
 pub fn parse_refund<A: Arguments + ?Sized>(args: &A) -> Result<Trailer<u64>, RequestError> {
     let Trailer { keys, value } = parse_trailer(args, Word::Cost, "COST")?;
     Ok(Trailer { keys, value: Word::Cost.count(value, 0, MAX_PERMITS)? })
@@ -387,13 +329,69 @@ fn parse_trailer<'a, A: Arguments + ?Sized>(
     word: Word,
     expected: &'static str,
 ) -> Result<Trailer<&'a [u8]>, RequestError> {
-    let keys = args.count().saturating_sub(2);
+    let keys = args.count().checked_sub(2).filter(|keys| *keys > 0);
+    let keys = keys.ok_or(RequestError::TooFew)?;
     if Word::parse(args.get(keys)) != Some(word) {
         return Err(RequestError::Syntax { expected, got: Shown::new(args.get(keys)) });
     }
     let usage = "the keys come first, then one option with its value";
     check_keys(args, keys, |word| RequestError::WordAsKey { word, usage })?;
     Ok(Trailer { keys, value: args.get(keys + 1) })
+}
+
+/// A parsed `RL.POLICY SET`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PolicySet<'a> {
+    /// The name of the rules that it is for.
+    pub name: &'a [u8],
+    /// The numbers.
+    pub policy: Policy,
+    /// For how long, in ms; `None` until it is changed.
+    pub for_ms: Option<i64>,
+}
+
+/// Parses `name WINDOW ms LIMIT n ALGO algorithm [BURST n] [OFFSET ms] [BLOCK ms] [SHADOW] [FOR
+/// ms]`, in any order after the name.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn parse_policy_set<A: Arguments + ?Sized>(args: &A) -> Result<PolicySet<'_>, RequestError> {
+    let name = check_name(args.get(0))?;
+    let mut rule = RuleArgs::default();
+    let (mut shadow, mut for_ms) = (false, None);
+    let mut at = 1;
+    while at < args.count() {
+        let word = match Word::parse(args.get(at)) {
+            Some(Word::Shadow) => {
+                if std::mem::replace(&mut shadow, true) {
+                    return Err(RequestError::Twice(Word::Shadow));
+                }
+                at += 1;
+                continue;
+            }
+            Some(word @ (Word::Cost | Word::Name)) => {
+                let place = "to the rule of a call, not to a policy";
+                return Err(RequestError::Misplaced { word, place });
+            }
+            Some(word) if word == Word::For || RuleArgs::has(word) => word,
+            _ => {
+                let expected = "WINDOW, LIMIT, ALGO, BURST, OFFSET, BLOCK, SHADOW or FOR";
+                return Err(RequestError::Syntax { expected, got: Shown::new(args.get(at)) });
+            }
+        };
+        if at + 1 >= args.count() {
+            return Err(RequestError::NoValue(word));
+        }
+        let value = args.get(at + 1);
+        at += 2;
+        if word != Word::For {
+            rule.set(word, value)?;
+        } else if for_ms.replace(word.duration(value, 1)?).is_some() {
+            return Err(RequestError::Twice(word));
+        }
+    }
+    let Ask { rule, block_ms, .. } = rule.finish(1)?.ask;
+    Ok(PolicySet { name, policy: Policy { rule, block_ms, shadow }, for_ms })
 }
 
 /// Refuses keys that are option words, named twice, or too many.

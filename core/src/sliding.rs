@@ -20,6 +20,10 @@ use crate::varint::{self, Sink};
 /// Above how many entries a log rounds, unless configured otherwise.
 pub const DEFAULT_RESOLUTION: u32 = 4096;
 
+/// More entries than any log reaches: at the highest resolution twice 65536, and a part of that for
+/// each time that its window doubles.
+const MAX_ENTRIES: u32 = 1 << 22;
+
 /// The stored state of a sliding limiter.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
@@ -121,6 +125,9 @@ impl Log {
             permits: self.permits,
             entries: self.entries,
         };
+        if self.newest_ms <= cutoff_ms {
+            return Live { entries: 0, permits: 0, ..live };
+        }
         while live.entries > 0 && live.first_ms <= cutoff_ms {
             self.advance(&mut live);
         }
@@ -281,7 +288,8 @@ impl Log {
     pub fn decode(bytes: &[u8], at: &mut usize) -> Option<Log> {
         let time = |ms: i64| (0..=MAX_TIME_MS).contains(&ms).then_some(ms);
         let granted_ms = time(varint::read_signed(bytes, at)?)?;
-        let entries = u32::try_from(varint::read(bytes, at)?).ok()?;
+        let entries = varint::read(bytes, at)?;
+        let entries = u32::try_from(entries).ok().filter(|entries| *entries <= MAX_ENTRIES)?;
         if entries == 0 {
             return Some(Log { granted_ms, ..Log::default() });
         }

@@ -179,7 +179,7 @@ fn duration(bytes: &[u8]) -> Option<i64> {
 
 /// An integer as strictly as Redis reads it: an optional minus, no plus, no spaces, no leading
 /// zeros, no overflow.
-fn integer(bytes: &[u8]) -> Option<i64> {
+pub fn integer(bytes: &[u8]) -> Option<i64> {
     let (digits, sign) = match bytes.split_first()? {
         (b'-', digits) => (digits, -1),
         _ => (bytes, 1),

@@ -357,7 +357,7 @@ impl World {
             } else {
                 0
             };
-            asks.push(Ask { rule, cost, block_ms });
+            asks.push(Ask { rule, cost, block_ms, shadow: false });
         }
         let is = |algorithm: Algorithm| move |a: &Ask| a.rule.algorithm() == algorithm;
         let holds_leases = asks.iter().any(is(Algorithm::Concurrency));
@@ -482,6 +482,9 @@ impl World {
         };
         let changes = *held != until;
         *held = until;
+        if changes {
+            self.oracle[i].laid = self.now_ms;
+        }
         let effect = hold(self.primary[i].as_ref(), kind, for_ms, self.now_ms);
         assert_eq!(effect.is_some(), changes, "{}: hold", self.at);
         if let Some(effect) = effect {

@@ -93,7 +93,7 @@ fn exercise(limiter: &Limiter) {
     assert_stable(limiter);
     for now_ms in [0, NOW_MS, MAX_TIME_MS] {
         for rule in rules().into_iter().chain(limiter.rule()) {
-            let ask = Ask { rule, cost: 1, block_ms: 0 };
+            let ask = Ask { rule, cost: 1, block_ms: 0, shadow: false };
             let terms = Terms { now_ms, resolution: 16, id: Some(IDS[0]), ..Terms::default() };
             let dear = Ask { cost: MAX_PERMITS, block_ms: MAX_WINDOW_MS, ..ask };
             let is_bucket = rule.algorithm() == Algorithm::Bucket;
@@ -158,7 +158,7 @@ fn samples() -> (Vec<Limiter>, Vec<Effect>) {
             let cost = if k == 3 { 3 + rule.limit() / 3 } else { 1 + 100 * (k % 2) };
             let id = Some(IDS[k as usize % IDS.len()]);
             let force = rule.algorithm() != Algorithm::Concurrency && k == 2;
-            let ask = Ask { rule, cost, block_ms: 5000 * i64::from(k == 4) };
+            let ask = Ask { rule, cost, block_ms: 5000 * i64::from(k == 4), shadow: false };
             let terms = Terms { now_ms, resolution: 16, id, force, ..Terms::default() };
             effects.extend(call(&mut limiter, ask, &terms));
         }
@@ -174,7 +174,11 @@ fn samples() -> (Vec<Limiter>, Vec<Effect>) {
         }
         // Permits of the one before carried over.
         let terms = Terms { now_ms: NOW_MS, id: Some(IDS[1]), ..Terms::default() };
-        effects.extend(call(&mut before, Ask { rule, cost: 2, block_ms: 0 }, &terms));
+        effects.extend(call(
+            &mut before,
+            Ask { rule, cost: 2, block_ms: 0, shadow: false },
+            &terms,
+        ));
         before = limiter;
     }
     (limiters, effects)

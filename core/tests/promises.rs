@@ -26,7 +26,7 @@ fn bucket(window_ms: i64, limit: u64, burst: u64) -> Rule {
 }
 
 fn ask(rule: Rule, cost: u64) -> Ask {
-    Ask { rule, cost, block_ms: 0 }
+    Ask { rule, cost, block_ms: 0, shadow: false }
 }
 
 fn at(now_ms: i64) -> Terms<'static> {

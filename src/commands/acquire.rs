@@ -1,12 +1,9 @@
 //! `RL.ACQUIRE`, `RL.ACQUIREX` and `RL.PEEK`: one request, one decision, one reply. They differ in
 //! their grammar and in whether the decision is carried out.
 
-use redis_module::raw;
-use rl_core::decision::{Ask, Decision, Slot, Terms, decide};
+use rl_core::decision::{Decision, Slot, Terms, decide};
 use rl_core::effect::Effect;
-use rl_core::request::{
-    Arguments, Form, Request, keys_before_rules, parse_acquire, parse_acquirex,
-};
+use rl_core::request::{Form, Named, Request, keys_before_rules, parse_acquire, parse_acquirex};
 use smallvec::SmallVec;
 
 use crate::call::{Call, Command, Failure, FindKeys};
@@ -19,12 +16,8 @@ pub struct Acquire;
 
 impl Command for Acquire {
     fn run(call: &Call) -> Result<(), Failure> {
-        const MIN_ARGS: usize = 7;
-        if call.count() < MIN_ARGS {
-            return Err(Failure::Arity);
-        }
         let mut rules = Rules::new();
-        let request = parse_acquire(call, &mut |ask| rules.push(ask))?;
+        let request = parse_acquire(call, &mut |rule| rules.push(rule))?;
         answer(call, &request, &rules, Access::Write)
     }
 }
@@ -33,12 +26,8 @@ impl Command for Acquire {
 pub struct AcquireX;
 
 impl Command for AcquireX {
-    const FIND_KEYS: Option<FindKeys> = Some(|call| {
-        let flags = raw::REDISMODULE_CMD_KEY_RW
-            | raw::REDISMODULE_CMD_KEY_ACCESS
-            | raw::REDISMODULE_CMD_KEY_UPDATE;
-        (keys_before_rules(call).unwrap_or(0), flags)
-    });
+    const FIND_KEYS: Option<FindKeys> =
+        Some(|call| (keys_before_rules(call).unwrap_or(0), Access::Write));
 
     fn run(call: &Call) -> Result<(), Failure> {
         extended(call, Form::AcquireX, Access::Write)
@@ -49,10 +38,8 @@ impl Command for AcquireX {
 pub struct Peek;
 
 impl Command for Peek {
-    const FIND_KEYS: Option<FindKeys> = Some(|call| {
-        let flags = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS;
-        (keys_before_rules(call).unwrap_or(0), flags)
-    });
+    const FIND_KEYS: Option<FindKeys> =
+        Some(|call| (keys_before_rules(call).unwrap_or(0), Access::Read));
 
     fn run(call: &Call) -> Result<(), Failure> {
         extended(call, Form::Peek, Access::Read)
@@ -60,11 +47,11 @@ impl Command for Peek {
 }
 
 /// The rules of a call: one for all keys, or one for each.
-type Rules = SmallVec<[Ask; FEW]>;
+type Rules<'call> = SmallVec<[Named<'call>; FEW]>;
 
 fn extended(call: &Call, form: Form, access: Access) -> Result<(), Failure> {
     let mut rules = Rules::new();
-    let request = parse_acquirex(call, form, &mut |ask| rules.push(ask))?;
+    let request = parse_acquirex(call, form, &mut |rule| rules.push(rule))?;
     answer(call, &request, &rules, access)
 }
 
@@ -72,7 +59,7 @@ fn extended(call: &Call, form: Form, access: Access) -> Result<(), Failure> {
 fn answer(
     call: &Call,
     request: &Request<'_>,
-    rules: &[Ask],
+    rules: &[Named<'_>],
     access: Access,
 ) -> Result<(), Failure> {
     let terms = Terms {
@@ -84,15 +71,16 @@ fn answer(
         id: request.id,
     };
     let mut limiters = Limiters::open(call, request.keys, access, terms.now_ms)?;
-    let mut effects = SmallVec::<[(usize, Effect); FEW]>::new();
     let mut slots = SmallVec::<[Slot; FEW]>::new();
     for key in 0..request.keys {
-        if let Some(ask) = rules.get(key).or(rules.first()) {
-            slots.push(Slot::new(limiters.get(key), ask));
+        if let Some(rule) = rules.get(key).or(rules.first()) {
+            slots.push(Slot::new(limiters.get(key), &rule.ask));
         }
     }
     let decision = decide(&mut slots, &terms);
+    let reply = Reply::new(&decision, &slots, request.with_keys);
     if access == Access::Write {
+        let mut effects = SmallVec::<[(usize, Effect); FEW]>::new();
         let mut grows = false;
         for (key, slot) in slots.iter().enumerate() {
             if let Some(effect) = slot.effect() {
@@ -103,41 +91,58 @@ fn answer(
         if grows && call.is_out_of_memory() {
             return Err(Failure::OutOfMemory);
         }
-    }
-    reply(call, &decision, &slots, request.with_keys);
-    drop(slots);
-    if access == Access::Write {
+        drop(slots);
         limiters.write(&effects);
     }
+    reply.send(call);
     Ok(())
 }
 
-fn reply(call: &Call, decision: &Decision, slots: &[Slot<'_>], with_keys: bool) {
-    let binding = slots.get(decision.binding).map(|slot| *slot.verdict()).unwrap_or_default();
-    call.reply_array(if with_keys { 7 } else { 6 });
-    call.reply_integers(&[
-        decision.granted as i64,
-        binding.limit as i64,
-        binding.remaining as i64,
-        decision.retry_after_ms,
-        binding.reset_after_ms,
-        decision.binding as i64,
-    ]);
-    if !with_keys {
-        return;
+/// The answer to a call: numbers only, so that it can be sent when everything is written.
+struct Reply {
+    call: [i64; 6],
+    /// With `WITHKEYS`.
+    keys: Option<Vec<[i64; 7]>>,
+}
+
+impl Reply {
+    fn new(decision: &Decision, slots: &[Slot<'_>], with_keys: bool) -> Reply {
+        let binding = slots.get(decision.binding).map(|slot| *slot.verdict()).unwrap_or_default();
+        let call = [
+            decision.granted as i64,
+            binding.limit as i64,
+            binding.remaining as i64,
+            decision.retry_after_ms,
+            binding.reset_after_ms,
+            decision.binding as i64,
+        ];
+        let keys = with_keys.then(|| slots.iter().map(key_reply).collect());
+        Reply { call, keys }
     }
-    call.reply_array(slots.len());
-    for slot in slots {
-        let (verdict, rule) = (slot.verdict(), slot.ask().rule);
-        call.reply_array(7);
-        call.reply_integers(&[
-            verdict.granted as i64,
-            verdict.limit as i64,
-            verdict.remaining as i64,
-            verdict.retry_after_ms,
-            verdict.reset_after_ms,
-            rule.window_ms(),
-            rule.limit() as i64,
-        ]);
+
+    fn send(&self, call: &Call) {
+        call.reply_array(self.call.len() + usize::from(self.keys.is_some()));
+        call.reply_integers(&self.call);
+        if let Some(keys) = &self.keys {
+            call.reply_array(keys.len());
+            for key in keys {
+                call.reply_array(key.len());
+                call.reply_integers(key);
+            }
+        }
     }
+}
+
+/// What `WITHKEYS` tells of a key.
+fn key_reply(slot: &Slot<'_>) -> [i64; 7] {
+    let (verdict, rule) = (slot.verdict(), slot.ask().rule);
+    [
+        verdict.granted as i64,
+        verdict.limit as i64,
+        verdict.remaining as i64,
+        verdict.retry_after_ms,
+        verdict.reset_after_ms,
+        rule.window_ms(),
+        rule.limit() as i64,
+    ]
 }

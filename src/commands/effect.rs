@@ -24,7 +24,9 @@ impl Command for ApplyEffect {
         for at in (0..call.count()).step_by(2) {
             if let Err(reason) = apply(call, at) {
                 let key = Shown::new(call.get(at));
-                log::warning(&format!("effect on key {key} skipped: {reason}"));
+                log::rare_warning(call.now_ms(), || {
+                    format!("effect on key {key} skipped: {reason}")
+                });
             }
         }
         // To this replica's own AOF.

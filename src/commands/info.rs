@@ -1,6 +1,5 @@
 //! `RL.INFO`: what a limiter tells about itself.
 
-use rl_core::request::Arguments;
 use rl_core::status::Status;
 
 use crate::call::{Call, Command, Failure};
@@ -12,9 +11,6 @@ pub struct Info;
 
 impl Command for Info {
     fn run(call: &Call) -> Result<(), Failure> {
-        if call.count() != 1 {
-            return Err(Failure::Arity);
-        }
         let now_ms = call.now_ms();
         let limiters = Limiters::open(call, 1, Access::Read, now_ms)?;
         match limiters.get(0) {

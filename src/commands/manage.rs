@@ -4,7 +4,7 @@
 use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
 use rl_core::manage::{Hold, hold, refund, release};
-use rl_core::request::{Arguments, parse_hold, parse_refund, parse_release};
+use rl_core::request::{parse_hold, parse_refund, parse_release};
 use smallvec::SmallVec;
 
 use crate::call::{Call, Command, Failure};
@@ -16,7 +16,6 @@ pub struct Refund;
 
 impl Command for Refund {
     fn run(call: &Call) -> Result<(), Failure> {
-        check_arity(call)?;
         let request = parse_refund(call)?;
         change_each(call, request.keys, |stored, now_ms| refund(stored?, request.value, now_ms))
     }
@@ -27,7 +26,6 @@ pub struct Release;
 
 impl Command for Release {
     fn run(call: &Call) -> Result<(), Failure> {
-        check_arity(call)?;
         let request = parse_release(call)?;
         change_each(call, request.keys, |stored, now_ms| release(stored?, request.value, now_ms))
     }
@@ -52,14 +50,8 @@ impl Command for Exempt {
 }
 
 fn lay_hold(call: &Call, which: Hold) -> Result<(), Failure> {
-    check_arity(call)?;
     let request = parse_hold(call)?;
     change_each(call, request.keys, |stored, now_ms| hold(stored, which, request.value, now_ms))
-}
-
-/// A key, a word and a value at least.
-fn check_arity(call: &Call) -> Result<(), Failure> {
-    if call.count() < 3 { Err(Failure::Arity) } else { Ok(()) }
 }
 
 /// Changes each limiter as `change` says, and answers how many there were to change.

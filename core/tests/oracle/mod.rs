@@ -87,6 +87,8 @@ pub struct Key {
     stored: Option<(Rule, State)>,
     pub blocked_until: i64,
     pub exempt_until: i64,
+    /// The clock when the last hold was laid.
+    pub laid: i64,
 }
 
 impl Key {
@@ -182,6 +184,14 @@ impl Key {
 
     /// The clock may have stepped back since the key was written.
     pub fn pull_back(&mut self, now: i64) {
+        let holds = self.blocked_until.max(self.exempt_until) > 0;
+        if holds && self.laid > now {
+            // As much time is left as there was then.
+            let back = self.laid - now;
+            self.blocked_until = (self.blocked_until - back).max(0);
+            self.exempt_until = (self.exempt_until - back).max(0);
+            self.laid = now;
+        }
         match &mut self.stored {
             Some((_, State::Sliding(s))) => s.pull_back(now),
             Some((_, State::Bucket(b))) => b.pull_back(now),
@@ -249,7 +259,7 @@ pub fn call(before: &[Key], asks: &[Ask], terms: &Terms<'_>) -> Answer {
 
     let (mut verdicts, mut after, mut wrote) = (Vec::new(), Vec::new(), Vec::new());
     for ((ask, key), alone) in asks.iter().zip(before).zip(&alone) {
-        let Ask { rule, cost, block_ms } = ask;
+        let Ask { rule, cost, block_ms, .. } = ask;
         let capacity = rule.capacity();
         let mut key = key.clone();
         let mut written = false;
@@ -266,6 +276,7 @@ pub fn call(before: &[Key], asks: &[Ask], terms: &Terms<'_>) -> Answer {
             let lacks_room = *alone == 0 || terms.force && key.in_use(rule, now) >= capacity;
             if lacks_room && *block_ms > 0 && *cost <= capacity && !key.is_blocked(now) {
                 key.blocked_until = (now + block_ms).min(MAX_TIME_MS);
+                key.laid = now;
                 written = true;
             }
         }

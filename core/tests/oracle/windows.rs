@@ -102,7 +102,10 @@ impl Counter {
 
     pub fn pull_back(&mut self, rule: &Rule, now: i64) {
         if self.start > now {
+            // Nothing fades twice: all counts as taken in the window that is now again.
             self.start = start(rule, now);
+            self.current = (self.previous + self.current).min(super::MAX_IN_USE);
+            self.previous = 0;
         }
     }
 }

@@ -1,0 +1,158 @@
+//! Policies: numbers that an operator puts in the place of those that applications send.
+//!
+//! A policy is for all rules that carry its name. One that was set for a time stands in front of
+//! what was set before, and that comes back by itself. Policies belong to a server, not to a key.
+
+use std::collections::HashMap;
+
+use crate::codec::{self, DecodeError};
+use crate::decision::Ask;
+use crate::rule::{Algorithm, Rule};
+
+/// The numbers of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// The rule.
+    pub rule: Rule,
+    /// As [`Ask::block_ms`].
+    pub block_ms: i64,
+    /// As [`Ask::shadow`].
+    pub shadow: bool,
+}
+
+/// What is set for a name. Neither: nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// Until it is changed.
+    pub standing: Option<Policy>,
+    /// Until the time behind it, in ms of epoch time.
+    pub temporary: Option<(Policy, i64)>,
+}
+
+impl Entry {
+    /// The policy in force, and when it ends if it does.
+    pub fn in_force(&self, now_ms: i64) -> Option<(&Policy, Option<i64>)> {
+        match &self.temporary {
+            Some((policy, until_ms)) if *until_ms > now_ms => Some((policy, Some(*until_ms))),
+            _ => self.standing.as_ref().map(|policy| (policy, None)),
+        }
+    }
+
+    /// The entry after a policy was set.
+    pub fn with(self, policy: Policy, until_ms: Option<i64>) -> Entry {
+        match until_ms {
+            Some(until_ms) => Entry { temporary: Some((policy, until_ms)), ..self },
+            None => Entry { standing: Some(policy), temporary: None },
+        }
+    }
+}
+
+/// What became of a rule's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// There is no policy.
+    None,
+    /// The policy's numbers are in force.
+    Replaced,
+    /// The policy is for another kind of limiter, and was ignored.
+    Mismatch,
+}
+
+/// All policies of a server.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Policies {
+    by_name: HashMap<Box<[u8]>, Entry>,
+}
+
+impl Policies {
+    /// How many names have one, those included whose time has run out.
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// What is set for a name.
+    pub fn get(&self, name: &[u8]) -> Entry {
+        self.by_name.get(name).copied().unwrap_or_default()
+    }
+
+    /// Sets what is set for a name; nothing removes it.
+    pub fn put(&mut self, name: &[u8], entry: Entry) {
+        if entry == Entry::default() {
+            self.by_name.remove(name);
+        } else {
+            self.by_name.insert(name.into(), entry);
+        }
+    }
+
+    /// Forgets what ran out.
+    pub fn prune(&mut self, now_ms: i64) {
+        self.by_name.retain(|_, entry| {
+            entry.temporary = entry.temporary.filter(|(_, until_ms)| *until_ms > now_ms);
+            *entry != Entry::default()
+        });
+    }
+
+    /// Puts the numbers of the policy for `name` in the place of those asked.
+    pub fn apply(&self, name: &[u8], ask: &mut Ask, now_ms: i64) -> Applied {
+        let Some((policy, _)) = self.by_name.get(name).and_then(|entry| entry.in_force(now_ms))
+        else {
+            return Applied::None;
+        };
+        let leases = |rule: &Rule| rule.algorithm() == Algorithm::Concurrency;
+        if leases(&policy.rule) != leases(&ask.rule) {
+            return Applied::Mismatch;
+        }
+        let Policy { rule, block_ms, shadow } = *policy;
+        *ask = Ask { rule, block_ms, shadow, ..*ask };
+        Applied::Replaced
+    }
+
+    /// All names with what is set for them, in the order of the names.
+    pub fn sorted(&self) -> Vec<(&[u8], &Entry)> {
+        let mut all: Vec<_> = self.by_name.iter().map(|(name, entry)| (&**name, entry)).collect();
+        all.sort_unstable_by_key(|(name, _)| *name);
+        all
+    }
+
+    /// A number that two servers share when the same policies are in force on both (FNV-1a, 64
+    /// bits).
+    pub fn digest(&self, now_ms: i64) -> u64 {
+        let mut bytes = Vec::new();
+        for (name, entry) in self.sorted() {
+            if let Some((policy, until_ms)) = entry.in_force(now_ms) {
+                let temporary = until_ms.map(|until_ms| (*policy, until_ms));
+                codec::encode_entry(name, &Entry { temporary, ..*entry }, &mut bytes);
+            }
+        }
+        bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+
+    /// The stored form of these names: all of them in an RDB, those that changed on the way to
+    /// replicas.
+    pub fn encode<'a>(&self, names: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        codec::encode_policies_version(&mut bytes);
+        for name in names {
+            codec::encode_entry(name, &self.get(name), &mut bytes);
+        }
+        bytes
+    }
+
+    /// Takes over what the stored form says about the names in it.
+    ///
+    /// # Errors
+    /// An unknown version, or bytes that break an invariant; nothing is taken over then.
+    pub fn merge(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
+        for (name, entry) in codec::decode_policies(bytes)? {
+            self.put(&name, entry);
+        }
+        Ok(())
+    }
+}
