@@ -9,12 +9,12 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-use redis_module::raw;
+use redis_module::{RedisLockIndicator, raw};
 use rl_core::error::RequestError;
 use rl_core::request::Arguments;
 
 use crate::keys::{Access, Key};
-use crate::log;
+use crate::{log, metrics};
 
 /// Finds how many of the first arguments are keys, and says what is done to them.
 pub type FindKeys = fn(&Call) -> (usize, Access);
@@ -63,7 +63,7 @@ impl fmt::Display for Failure {
                 f.write_str("OOM command not allowed when used memory > 'maxmemory'.")
             }
             Failure::NotForClients => {
-                f.write_str("ERR RL._EFFECT is sent by a primary to its replicas, not by clients")
+                f.write_str("ERR this command is sent by a primary to its replicas, not by clients")
             }
         }
     }
@@ -85,6 +85,32 @@ pub struct Call {
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
     argc: usize,
+}
+
+/// Proof that the code runs on the server's main thread, or in a child that was forked from it. What
+/// the module keeps beside the keys is guarded by it.
+pub struct MainThread(());
+
+// SAFETY: made only where the server's lock is held.
+unsafe impl RedisLockIndicator for MainThread {}
+
+impl MainThread {
+    /// For a callback that the server calls on its main thread.
+    pub fn in_callback() -> MainThread {
+        MainThread(())
+    }
+}
+
+/// The server's clock, in ms of epoch time.
+pub fn clock_ms() -> i64 {
+    // SAFETY: plain getters; the first is missing from servers before 7.2.
+    unsafe {
+        match raw::RedisModule_CachedMicroseconds {
+            // Frozen for the whole of a transaction or a script, as the expiry of keys is.
+            Some(cached) => cached() / 1000,
+            None => api!(RedisModule_Milliseconds)(),
+        }
+    }
 }
 
 /// A function of the module API that every supported server has. To be used in an `unsafe` block:
@@ -124,14 +150,18 @@ impl Call {
 
     /// The server's clock, in ms of epoch time. To be read once for a command.
     pub fn now_ms(&self) -> i64 {
-        // SAFETY: plain getters; the first is missing from servers before 7.2.
-        unsafe {
-            match raw::RedisModule_CachedMicroseconds {
-                // Frozen for the whole of a transaction or a script, as the expiry of keys is.
-                Some(cached) => cached() / 1000,
-                None => api!(RedisModule_Milliseconds)(),
-            }
-        }
+        clock_ms()
+    }
+
+    /// The number of the selected database.
+    pub fn db(&self) -> i32 {
+        // SAFETY: `ctx` is the context of the running command.
+        unsafe { api!(RedisModule_GetSelectedDb)(self.ctx) }
+    }
+
+    /// Proof that this is the server's main thread: commands run nowhere else.
+    pub fn main_thread(&self) -> &MainThread {
+        &MainThread(())
     }
 
     /// Opens the key at an index of the arguments.
@@ -204,6 +234,21 @@ impl Call {
         }
     }
 
+    /// Sends policies to the replicas and the AOF.
+    pub fn replicate_policies(&self, blob: &[u8]) {
+        let (bytes, len) = (blob.as_ptr(), blob.len());
+        // SAFETY: "b" takes a buffer with its length, which outlives the call.
+        unsafe {
+            api!(RedisModule_Replicate)(
+                self.ctx,
+                c"RL._POLICY".as_ptr(),
+                c"b".as_ptr(),
+                bytes,
+                len,
+            );
+        }
+    }
+
     /// Sends the call on as it came.
     pub fn replicate_verbatim(&self) {
         // SAFETY: `ctx` is the context of the running command.
@@ -234,9 +279,14 @@ impl Call {
 
     /// Answers a string.
     pub fn reply_string(&self, string: &str) {
+        self.reply_bytes(string.as_bytes());
+    }
+
+    /// Answers a string of any bytes.
+    pub fn reply_bytes(&self, bytes: &[u8]) {
         // SAFETY: `ctx` is the context of the running command; the server copies the buffer.
         unsafe {
-            api!(RedisModule_ReplyWithStringBuffer)(self.ctx, string.as_ptr().cast(), string.len())
+            api!(RedisModule_ReplyWithStringBuffer)(self.ctx, bytes.as_ptr().cast(), bytes.len())
         };
     }
 
@@ -297,8 +347,12 @@ pub extern "C" fn entry<C: Command>(
     };
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(())) => {}
-        Ok(Err(failure)) => call.reply_failure(&failure),
+        Ok(Err(failure)) => {
+            metrics::count_error();
+            call.reply_failure(&failure);
+        }
         Err(_) => {
+            metrics::count_error();
             log::warning("a command panicked");
             // SAFETY: as in `reply_failure`.
             unsafe { api!(RedisModule_ReplyWithError)(ctx, c"ERR internal error".as_ptr()) };

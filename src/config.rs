@@ -4,6 +4,7 @@
 //! know and values that the server refused, and a limiter must not start with another
 //! configuration than the one written down.
 
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 
 use redis_module::configuration::{
@@ -15,118 +16,186 @@ use redis_module::{
 };
 use rl_core::request::integer;
 use rl_core::sliding::DEFAULT_RESOLUTION;
+use rl_core::top;
 
-const RESOLUTION: &str = "sliding-resolution";
-const RESOLUTION_RANGE: std::ops::RangeInclusive<i64> = 16..=65_536;
-const SLOT_VALIDATION: &str = "slot-validation";
+use words::enforce::Enforce;
+use words::slot_validation::SlotValidation;
 
-static RESOLUTION_CELL: AtomicI64 = AtomicI64::new(DEFAULT_RESOLUTION as i64);
-static SLOT_VALIDATION_CELL: SlotValidationCell =
-    SlotValidationCell(AtomicI32::new(SlotValidation::Cluster as i32));
-
-/// Above how many entries a sliding log rounds.
-pub fn sliding_resolution() -> u32 {
-    RESOLUTION_CELL.load(Ordering::Relaxed) as u32
+/// A configuration that is a number.
+struct Number {
+    name: &'static str,
+    cell: AtomicI64,
+    low: i64,
+    high: i64,
 }
 
-/// Whether the module itself must refuse keys of different slots.
-pub fn validates_slots() -> bool {
-    SLOT_VALIDATION_CELL.0.load(Ordering::Relaxed) == SlotValidation::Always as i32
-}
+impl Number {
+    const fn new(name: &'static str, default: i64, low: i64, high: i64) -> Number {
+        Number { name, cell: AtomicI64::new(default), low, high }
+    }
 
-/// Who refuses keys of different slots.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum SlotValidation {
-    /// The server, in a cluster.
-    Cluster = 0,
-    /// The module too, everywhere.
-    Always = 1,
-}
+    fn get(&self) -> i64 {
+        self.cell.load(Ordering::Relaxed)
+    }
 
-impl SlotValidation {
-    const ALL: [(SlotValidation, &'static str); 2] =
-        [(SlotValidation::Cluster, "cluster"), (SlotValidation::Always, "always")];
-}
+    /// Takes a load argument as the new default.
+    fn set_default(&self, value: &str) -> Result<(), String> {
+        let number = integer(value.as_bytes()).filter(|n| (self.low..=self.high).contains(n));
+        let Some(number) = number else {
+            let Number { name, low, high, .. } = self;
+            return Err(format!("{name} must be {low} to {high}, got {value:?}"));
+        };
+        self.cell.store(number, Ordering::Relaxed);
+        Ok(())
+    }
 
-impl TryFrom<i32> for SlotValidation {
-    type Error = RedisError;
-
-    fn try_from(value: i32) -> Result<Self, RedisError> {
-        let known = Self::ALL.iter().find(|(known, _)| *known as i32 == value);
-        known.map(|(known, _)| *known).ok_or(RedisError::Str("unknown slot validation"))
+    fn register(&'static self, ctx: &Context) {
+        let (default, flags) = (self.get(), ConfigurationFlags::DEFAULT);
+        let Number { name, low, high, .. } = self;
+        register_i64_configuration(ctx, name, &self.cell, default, *low, *high, flags, None);
     }
 }
 
-impl From<SlotValidation> for i32 {
-    fn from(value: SlotValidation) -> i32 {
-        value as i32
+static RESOLUTION: Number =
+    Number::new("sliding-resolution", DEFAULT_RESOLUTION as i64, 16, 65_536);
+static TOP_CAPACITY: Number = Number::new("top-capacity", 256, 0, 65_536);
+static TOP_PERIOD: Number = Number::new("top-period", 60_000, 1000, 86_400_000);
+static MAX_NAMES: Number = Number::new("max-names", 1000, 0, 100_000);
+
+static NUMBERS: [&Number; 4] = [&RESOLUTION, &TOP_CAPACITY, &TOP_PERIOD, &MAX_NAMES];
+
+/// The crate's macro defines one enum a module.
+mod words {
+    pub mod slot_validation {
+        redis_module::enum_configuration! {
+            #[derive(Copy, PartialEq, Eq)]
+            #[expect(non_camel_case_types, reason = "the words of the configuration")]
+            pub enum SlotValidation {
+                cluster = 0,
+                always = 1,
+            }
+        }
+    }
+
+    pub mod enforce {
+        redis_module::enum_configuration! {
+            #[derive(Copy, PartialEq, Eq)]
+            #[expect(non_camel_case_types, reason = "the words of the configuration")]
+            pub enum Enforce {
+                yes = 0,
+                shadow = 1,
+            }
+        }
     }
 }
 
-impl EnumConfigurationValue for SlotValidation {
-    fn get_options(&self) -> (Vec<String>, Vec<i32>) {
-        Self::ALL.iter().map(|(value, name)| (name.to_string(), *value as i32)).unzip()
-    }
+/// A configuration that is one of some words, in an atomic: it is read on each call, where a lock
+/// would cost more than what it decides.
+struct Choice<T> {
+    name: &'static str,
+    cell: AtomicI32,
+    words: PhantomData<fn() -> T>,
 }
 
-/// An enum in an atomic: it is read on each call, where a lock would cost more than the check.
-struct SlotValidationCell(AtomicI32);
-
-impl ConfigurationValue<SlotValidation> for SlotValidationCell {
-    fn get(&self, _: &ConfigurationContext) -> SlotValidation {
-        SlotValidation::try_from(self.0.load(Ordering::Relaxed)).unwrap_or(SlotValidation::Cluster)
+impl<T: EnumConfigurationValue> Choice<T> {
+    const fn new(name: &'static str, default: i32) -> Choice<T> {
+        Choice { name, cell: AtomicI32::new(default), words: PhantomData }
     }
 
-    fn set(&self, _: &ConfigurationContext, value: SlotValidation) -> Result<(), RedisError> {
-        self.0.store(value as i32, Ordering::Relaxed);
+    fn is(&self, value: i32) -> bool {
+        self.cell.load(Ordering::Relaxed) == value
+    }
+
+    /// Takes a load argument as the new default.
+    fn set_default(&self, default: T, value: &str) -> Result<(), String> {
+        let (words, values) = default.get_options();
+        let known = words.iter().zip(values).find(|(word, _)| *word == value);
+        let Some((_, number)) = known else {
+            let words = words.join(" or ");
+            return Err(format!("{} must be {words}, got {value:?}", self.name));
+        };
+        self.cell.store(number, Ordering::Relaxed);
         Ok(())
     }
 }
 
-/// Load arguments, `name value` pairs, over the defaults.
-struct Defaults {
-    resolution: i64,
-    slot_validation: SlotValidation,
+impl<T: EnumConfigurationValue + 'static> ConfigurationValue<T> for Choice<T> {
+    fn get(&self, _: &ConfigurationContext) -> T {
+        let value = self.cell.load(Ordering::Relaxed);
+        T::try_from(value).unwrap_or_else(|_| unreachable!("only values of the type are stored"))
+    }
+
+    fn set(&self, _: &ConfigurationContext, value: T) -> Result<(), RedisError> {
+        self.cell.store(value.into(), Ordering::Relaxed);
+        Ok(())
+    }
 }
 
-impl Defaults {
-    fn from_args(args: &[RedisString]) -> Result<Defaults, String> {
-        let mut defaults = Defaults {
-            resolution: i64::from(DEFAULT_RESOLUTION),
-            slot_validation: SlotValidation::Cluster,
+static SLOT_VALIDATION: Choice<SlotValidation> =
+    Choice::new("slot-validation", SlotValidation::cluster as i32);
+static ENFORCE: Choice<Enforce> = Choice::new("enforce", Enforce::yes as i32);
+
+/// Above how many entries a sliding log rounds.
+pub fn sliding_resolution() -> u32 {
+    RESOLUTION.get() as u32
+}
+
+/// Whether the module itself must refuse keys of different slots.
+pub fn validates_slots() -> bool {
+    SLOT_VALIDATION.is(SlotValidation::always as i32)
+}
+
+/// Whether nothing is denied, only counted.
+pub fn only_shadows() -> bool {
+    ENFORCE.is(Enforce::shadow as i32)
+}
+
+/// The size of the sketches of denied keys, and how often they turn over.
+pub fn top_shape() -> top::Shape {
+    top::Shape { capacity: TOP_CAPACITY.get() as usize, period_ms: TOP_PERIOD.get() }
+}
+
+/// How many names have counters of their own.
+pub fn max_names() -> usize {
+    MAX_NAMES.get() as usize
+}
+
+/// Names and values of all of the configuration, for `INFO`.
+pub fn shown() -> Vec<(&'static str, String)> {
+    let numbers = NUMBERS.iter().map(|number| (number.name, number.get().to_string()));
+    let word = |is: bool, yes: &str, no: &str| if is { yes.to_string() } else { no.to_string() };
+    let choices = [
+        (SLOT_VALIDATION.name, word(validates_slots(), "always", "cluster")),
+        (ENFORCE.name, word(only_shadows(), "shadow", "yes")),
+    ];
+    numbers.chain(choices).collect()
+}
+
+/// Takes load arguments, `name value` pairs, as the new defaults.
+fn set_defaults(args: &[RedisString]) -> Result<(), String> {
+    let mut seen = Vec::new();
+    for pair in args.chunks(2) {
+        let name = pair.first().map(RedisString::to_string_lossy).unwrap_or_default();
+        let Some(value) = pair.get(1).map(RedisString::to_string_lossy) else {
+            return Err(format!("load argument {name:?} has no value"));
         };
-        let mut seen = Vec::new();
-        for pair in args.chunks(2) {
-            let name = pair.first().map(RedisString::to_string_lossy).unwrap_or_default();
-            if seen.contains(&name) {
-                return Err(format!("load argument {name:?} is given twice"));
-            }
-            seen.push(name.clone());
-            let Some(value) = pair.get(1).map(RedisString::to_string_lossy) else {
-                return Err(format!("load argument {name:?} has no value"));
-            };
-            let refused = |expected: &str| format!("{name} must be {expected}, got {value:?}");
-            match name.as_str() {
-                RESOLUTION => {
-                    let number = integer(value.as_bytes());
-                    let number = number.filter(|n| RESOLUTION_RANGE.contains(n));
-                    defaults.resolution = number.ok_or_else(|| refused("16 to 65536"))?;
-                }
-                SLOT_VALIDATION => {
-                    let known = SlotValidation::ALL.iter().find(|(_, name)| *name == value);
-                    defaults.slot_validation = known
-                        .map(|(known, _)| *known)
-                        .ok_or_else(|| refused("cluster or always"))?;
-                }
-                _ => {
-                    return Err(format!(
-                        "unknown load argument {name:?}, expected {RESOLUTION} or {SLOT_VALIDATION}"
-                    ));
-                }
-            }
+        if seen.contains(&name) {
+            return Err(format!("load argument {name:?} is given twice"));
         }
-        Ok(defaults)
+        if let Some(number) = NUMBERS.iter().find(|number| number.name == name) {
+            number.set_default(&value)?;
+        } else if name == SLOT_VALIDATION.name {
+            SLOT_VALIDATION.set_default(SlotValidation::cluster, &value)?;
+        } else if name == ENFORCE.name {
+            ENFORCE.set_default(Enforce::yes, &value)?;
+        } else {
+            let known: Vec<_> = shown().into_iter().map(|(name, _)| name).collect();
+            let known = known.join(", ");
+            return Err(format!("unknown load argument {name:?}, expected one of {known}"));
+        }
+        seen.push(name);
     }
+    Ok(())
 }
 
 /// Registers the configuration and loads it: defaults, then load arguments, then redis.conf.
@@ -134,27 +203,26 @@ impl Defaults {
 /// # Errors
 /// An argument or a value that cannot be, or a server older than 7.0.
 pub fn load(ctx: &Context, args: &[RedisString]) -> Result<(), String> {
-    let defaults = Defaults::from_args(args)?;
+    set_defaults(args)?;
     // SAFETY: the module API was initialised before `init` runs; its table does not change
     // afterwards.
     let load_configs = unsafe { raw::RedisModule_LoadConfigs };
     let load_configs =
         load_configs.ok_or("this server is too old, Redis 7.0 or later is needed")?;
-    register_i64_configuration(
+    NUMBERS.iter().for_each(|number| number.register(ctx));
+    register_enum_configuration(
         ctx,
-        RESOLUTION,
-        &RESOLUTION_CELL,
-        defaults.resolution,
-        *RESOLUTION_RANGE.start(),
-        *RESOLUTION_RANGE.end(),
+        SLOT_VALIDATION.name,
+        &SLOT_VALIDATION,
+        if validates_slots() { SlotValidation::always } else { SlotValidation::cluster },
         ConfigurationFlags::DEFAULT,
         None,
     );
     register_enum_configuration(
         ctx,
-        SLOT_VALIDATION,
-        &SLOT_VALIDATION_CELL,
-        defaults.slot_validation,
+        ENFORCE.name,
+        &ENFORCE,
+        if only_shadows() { Enforce::shadow } else { Enforce::yes },
         ConfigurationFlags::DEFAULT,
         None,
     );

@@ -8,7 +8,7 @@ use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
 
 use crate::call::{Failure, api};
-use crate::limiter_type;
+use crate::{limiter_type, metrics};
 
 /// What a key is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +93,7 @@ impl<'call> Key<'call> {
                 let (handle, value) = (limiter_type::handle(), limiter.as_ptr().cast());
                 api!(RedisModule_ModuleTypeSetValue)(self.key, handle, value);
             }
+            metrics::count_limiter(1);
             limiter
         });
         // SAFETY: as in `limiter`, and `self` is borrowed mutably.

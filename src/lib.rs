@@ -6,12 +6,13 @@
 //! | module | what it is for |
 //! |---|---|
 //! | [`commands`] | one file a command: parse, decide in `rl_core`, apply, answer |
-//! | [`registry`] | the table of commands and what the server tells about them |
+//! | [`table`], [`registry`] | the table of commands, and how the server is told |
 //! | [`limiter_type`] | the native data type: how a limiter is saved, loaded, copied and freed |
 //! | [`limiters`] | the limiters of one call: opened together, written together |
 //! | [`keys`] | a key opened by a call, and what a call writes to it |
 //! | [`call`] | one invocation of a command: arguments, clock, reply, replication |
 //! | [`config`] | the configuration |
+//! | [`policies`], [`top`], [`metrics`] | what the module keeps beside the keys: policies, the keys denied most, counters |
 //! | [`log`] | the server's log, safe for any text |
 //!
 //! The limiter itself is in `rl_core`, which knows nothing of Redis. `unsafe` is confined to
@@ -24,7 +25,11 @@ mod keys;
 mod limiter_type;
 mod limiters;
 mod log;
+mod metrics;
+mod policies;
 mod registry;
+mod table;
+mod top;
 
 use redis_module::{Context, RedisString, Status, redis_module};
 

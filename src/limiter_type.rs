@@ -15,7 +15,7 @@ use rl_core::codec;
 use rl_core::limiter::{Limiter, State};
 
 use crate::call::api;
-use crate::log;
+use crate::{log, metrics, policies};
 
 /// Nine characters, as the server wants it.
 const NAME: &std::ffi::CStr = c"rl-limit1";
@@ -41,15 +41,15 @@ pub fn register(ctx: *mut raw::RedisModuleCtx) -> Result<(), String> {
         free_effort: Some(free_effort),
         defrag: Some(defrag),
         copy: Some(copy),
-        aux_load: None,
-        aux_save: None,
-        aux_save_triggers: 0,
+        aux_load: Some(policies::aux_load),
+        aux_save: Some(policies::aux_save_always),
+        aux_save_triggers: raw::REDISMODULE_AUX_BEFORE_RDB as c_int,
         unlink: None,
         mem_usage2: None,
         free_effort2: None,
         unlink2: None,
         copy2: None,
-        aux_save2: None,
+        aux_save2: Some(policies::aux_save),
     };
     // SAFETY: `ctx` is the context of the load; the server copies the table.
     let handle = unsafe {
@@ -115,7 +115,10 @@ extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, version: c_int) -> *mut c_vo
             decoded
         };
         match decoded {
-            Ok(limiter) => Box::into_raw(Box::new(limiter)).cast(),
+            Ok(limiter) => {
+                metrics::count_limiter(1);
+                Box::into_raw(Box::new(limiter)).cast()
+            }
             Err(error) => {
                 log::warning(&format!("limiter refused: {error}"));
                 ptr::null_mut()
@@ -167,6 +170,7 @@ extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
 extern "C" fn free(value: *mut c_void) {
     // SAFETY: the value came from `Box::into_raw`, and the server lets go of it.
     guarded((), || drop(unsafe { Box::from_raw(value.cast::<Limiter>()) }));
+    metrics::count_limiter(-1);
 }
 
 /// How many allocations there are to free: past 64 the server does it in the background.
@@ -183,6 +187,7 @@ extern "C" fn copy(
     guarded(ptr::null_mut(), || {
         // SAFETY: the value is ours.
         let limiter = unsafe { limiter(value) }.clone();
+        metrics::count_limiter(1);
         Box::into_raw(Box::new(limiter)).cast()
     })
 }

@@ -1,6 +1,6 @@
-//! The table of commands, and what the server tells clients about them (`COMMAND DOCS`).
+//! Registers the data type and the commands of [`crate::table`].
 //!
-//! Registered by hand: the crate's macro needs a function that servers before 7.2 lack.
+//! By hand: the crate's macro needs a function that servers before 7.2 lack.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr;
@@ -12,250 +12,12 @@ use crate::commands::acquire::{Acquire, AcquireX, Peek};
 use crate::commands::effect::ApplyEffect;
 use crate::commands::info::Info;
 use crate::commands::manage::{Block, Exempt, Refund, Release};
-use crate::keys::Access;
+use crate::commands::policy::{self, ApplyPolicy, TopKeys};
 use crate::limiter_type;
+use crate::table::{self, Arg, Docs, Entry, Keys, Kind};
 
 /// The first release with the commands of this version.
 const SINCE: &CStr = c"0.1.0";
-
-/// A command as the server is told about it.
-struct Entry {
-    name: &'static CStr,
-    flags: &'static CStr,
-    keys: Keys,
-    docs: Option<Docs>,
-}
-
-/// Where the keys of a command are.
-#[derive(Clone, Copy)]
-struct Keys {
-    /// First, last (negative: from the end) and step, for the cluster code and for clients.
-    range: (c_int, c_int, c_int),
-    /// What is done to them: `REDISMODULE_CMD_KEY_*`.
-    access: u32,
-}
-
-const READ: u32 = Access::Read.flags();
-const UPDATE: u32 = Access::Write.flags();
-
-impl Keys {
-    /// All arguments but the last `tail`.
-    const fn but_last(tail: c_int) -> Keys {
-        Keys { range: (1, -1 - tail, 1), access: UPDATE }
-    }
-
-    /// Found by the command itself (`getkeys-api`): the range names the first key only, which is
-    /// what clients route by.
-    const fn movable(access: u32) -> Keys {
-        Keys { range: (1, 1, 1), access: access | raw::REDISMODULE_CMD_KEY_INCOMPLETE }
-    }
-}
-
-/// What a server shows about a command.
-struct Docs {
-    summary: &'static CStr,
-    complexity: &'static CStr,
-    arity: c_int,
-    args: &'static [Arg],
-}
-
-/// An argument in the syntax of a command.
-struct Arg {
-    name: &'static CStr,
-    kind: Kind,
-    token: Option<&'static CStr>,
-    flags: u32,
-}
-
-enum Kind {
-    Key,
-    Integer,
-    Text,
-    /// A word that stands for itself.
-    Token,
-    OneOf(&'static [Arg]),
-    /// Arguments that go together.
-    Block(&'static [Arg]),
-}
-
-const MANY: u32 = raw::REDISMODULE_CMD_ARG_MULTIPLE;
-const OPTIONAL: u32 = raw::REDISMODULE_CMD_ARG_OPTIONAL;
-
-const fn pair(name: &'static CStr, token: &'static CStr, kind: Kind) -> Arg {
-    Arg { name, kind, token: Some(token), flags: 0 }
-}
-
-const fn option(name: &'static CStr, token: &'static CStr, kind: Kind) -> Arg {
-    Arg { name, kind, token: Some(token), flags: OPTIONAL }
-}
-
-const fn word(name: &'static CStr) -> Arg {
-    pair(name, name, Kind::Token)
-}
-
-const KEY: Arg = Arg { name: c"key", kind: Kind::Key, token: None, flags: 0 };
-const KEYS: Arg = Arg { flags: MANY, ..KEY };
-const WINDOW: Arg = pair(c"window", c"WINDOW", Kind::Integer);
-const LIMIT: Arg = pair(c"limit", c"LIMIT", Kind::Integer);
-const WITH_KEYS: Arg = option(c"withkeys", c"WITHKEYS", Kind::Token);
-const UPTO: Arg = option(c"upto", c"UPTO", Kind::Integer);
-const LEASE: Arg = option(c"id", c"ID", Kind::Text);
-const HOLD: &[Arg] = &[KEYS, pair(c"duration", c"FOR", Kind::Integer)];
-
-const RULE: Arg = Arg {
-    name: c"rule",
-    token: None,
-    flags: MANY,
-    kind: Kind::Block(&[
-        WINDOW,
-        LIMIT,
-        pair(
-            c"algo",
-            c"ALGO",
-            Kind::OneOf(&[
-                word(c"sliding"),
-                word(c"bucket"),
-                word(c"leaky"),
-                word(c"fixed"),
-                word(c"counter"),
-                word(c"concurrency"),
-            ]),
-        ),
-        option(c"burst", c"BURST", Kind::Integer),
-        option(c"offset", c"OFFSET", Kind::Integer),
-        option(c"block", c"BLOCK", Kind::Integer),
-        option(c"cost", c"COST", Kind::Integer),
-        option(c"name", c"NAME", Kind::Text),
-    ]),
-};
-
-const PER_KEY: &CStr = c"O(N) with N the number of keys";
-
-const ACQUIRE: Entry = Entry {
-    name: c"rl.acquire",
-    flags: c"write fast",
-    keys: Keys::but_last(6),
-    docs: Some(Docs {
-        summary: c"Takes a permit from each limiter, or from none if one of them has no room",
-        complexity: PER_KEY,
-        arity: -8,
-        args: &[
-            KEYS,
-            WINDOW,
-            LIMIT,
-            pair(
-                c"algo",
-                c"ALGO",
-                Kind::OneOf(&[
-                    word(c"sliding"),
-                    word(c"bucket"),
-                    word(c"leaky"),
-                    word(c"fixed"),
-                    word(c"counter"),
-                ]),
-            ),
-        ],
-    }),
-};
-
-const ACQUIREX: Entry = Entry {
-    name: c"rl.acquirex",
-    flags: c"write getkeys-api",
-    keys: Keys::movable(UPDATE),
-    docs: Some(Docs {
-        summary: c"Takes permits from each limiter by its own rule, or from none",
-        complexity: PER_KEY,
-        arity: -8,
-        args: &[
-            KEYS,
-            RULE,
-            UPTO,
-            LEASE,
-            option(c"reserve", c"RESERVE", Kind::Integer),
-            option(c"force", c"FORCE", Kind::Token),
-            WITH_KEYS,
-        ],
-    }),
-};
-
-const PEEK: Entry = Entry {
-    name: c"rl.peek",
-    flags: c"readonly getkeys-api",
-    keys: Keys::movable(READ),
-    docs: Some(Docs {
-        summary: c"Tells what RL.ACQUIREX would answer, and changes nothing",
-        complexity: PER_KEY,
-        arity: -8,
-        args: &[KEYS, RULE, UPTO, LEASE, WITH_KEYS],
-    }),
-};
-
-const REFUND: Entry = Entry {
-    name: c"rl.refund",
-    flags: c"write fast",
-    keys: Keys::but_last(2),
-    docs: Some(Docs {
-        summary: c"Gives permits back to each limiter, never above full",
-        complexity: PER_KEY,
-        arity: -4,
-        args: &[KEYS, pair(c"cost", c"COST", Kind::Integer)],
-    }),
-};
-
-const RELEASE: Entry = Entry {
-    name: c"rl.release",
-    flags: c"write fast",
-    keys: Keys::but_last(2),
-    docs: Some(Docs {
-        summary: c"Ends a lease on each concurrency limiter",
-        complexity: PER_KEY,
-        arity: -4,
-        args: &[KEYS, pair(c"id", c"ID", Kind::Text)],
-    }),
-};
-
-const BLOCK: Entry = Entry {
-    name: c"rl.block",
-    flags: c"write fast",
-    keys: Keys::but_last(2),
-    docs: Some(Docs {
-        summary: c"Denies everything on each limiter for a time",
-        complexity: PER_KEY,
-        arity: -4,
-        args: HOLD,
-    }),
-};
-
-const EXEMPT: Entry = Entry {
-    name: c"rl.exempt",
-    flags: c"write fast",
-    keys: Keys::but_last(2),
-    docs: Some(Docs {
-        summary: c"Lets everything through each limiter, uncounted, for a time",
-        complexity: PER_KEY,
-        arity: -4,
-        args: HOLD,
-    }),
-};
-
-const INFO: Entry = Entry {
-    name: c"rl.info",
-    flags: c"readonly fast",
-    keys: Keys { range: (1, 1, 1), access: READ },
-    docs: Some(Docs {
-        summary: c"Tells the rule and the state of a limiter",
-        complexity: c"O(1), O(N) for leases and old entries of a log",
-        arity: 2,
-        args: &[KEY],
-    }),
-};
-
-const EFFECT: Entry = Entry {
-    name: c"rl._effect",
-    flags: c"write",
-    keys: Keys { range: (1, -1, 2), access: UPDATE },
-    docs: None,
-};
 
 /// The module takes part in the atomic slot migration of Valkey 9.1 and later: values travel as
 /// effects, which are applied as they come. The bit is not in the header that the crate ships.
@@ -277,37 +39,70 @@ fn set_options(ctx: &Context) {
 pub fn register(ctx: &Context) -> Result<(), String> {
     set_options(ctx);
     limiter_type::register(ctx.ctx)?;
-    command::<Acquire>(ctx, &ACQUIRE)?;
-    command::<AcquireX>(ctx, &ACQUIREX)?;
-    command::<Peek>(ctx, &PEEK)?;
-    command::<Refund>(ctx, &REFUND)?;
-    command::<Release>(ctx, &RELEASE)?;
-    command::<Block>(ctx, &BLOCK)?;
-    command::<Exempt>(ctx, &EXEMPT)?;
-    command::<Info>(ctx, &INFO)?;
-    command::<ApplyEffect>(ctx, &EFFECT)
+    command::<Acquire>(ctx, &table::ACQUIRE)?;
+    command::<AcquireX>(ctx, &table::ACQUIREX)?;
+    command::<Peek>(ctx, &table::PEEK)?;
+    command::<Refund>(ctx, &table::REFUND)?;
+    command::<Release>(ctx, &table::RELEASE)?;
+    command::<Block>(ctx, &table::BLOCK)?;
+    command::<Exempt>(ctx, &table::EXEMPT)?;
+    command::<Info>(ctx, &table::INFO)?;
+    command::<ApplyEffect>(ctx, &table::EFFECT)?;
+    command::<TopKeys>(ctx, &table::TOP)?;
+    command::<ApplyPolicy>(ctx, &table::APPLY_POLICY)?;
+    create(ctx, &table::POLICY, None)?;
+    describe(ctx, &table::POLICY, table::POLICY.name)?;
+    subcommand::<policy::Set>(ctx, &table::POLICY, &table::POLICY_SET)?;
+    subcommand::<policy::Del>(ctx, &table::POLICY, &table::POLICY_DEL)?;
+    subcommand::<policy::Get>(ctx, &table::POLICY, &table::POLICY_GET)?;
+    subcommand::<policy::List>(ctx, &table::POLICY, &table::POLICY_LIST)
 }
 
+/// What runs a command.
+type Run = raw::RedisModuleCmdFunc;
+
 fn command<C: Command>(ctx: &Context, entry: &Entry) -> Result<(), String> {
-    let Entry { name, flags, keys, docs } = entry;
-    let failed = |what: &str| format!("the server refused {what} of {name:?}");
-    let (first, last, step) = keys.range;
+    create(ctx, entry, Some(call::entry::<C>))?;
+    describe(ctx, entry, entry.name)
+}
+
+fn create(ctx: &Context, entry: &Entry, run: Run) -> Result<(), String> {
+    let (first, last, step) = entry.keys.range;
+    let (name, flags) = (entry.name.as_ptr(), entry.flags.as_ptr());
+    // SAFETY: `ctx` is the context of the load; the server copies the strings.
+    let created =
+        unsafe { api!(RedisModule_CreateCommand)(ctx.ctx, name, run, flags, first, last, step) };
+    accepted(created, entry)
+}
+
+fn subcommand<C: Command>(ctx: &Context, parent: &Entry, entry: &Entry) -> Result<(), String> {
+    let (name, flags) = (entry.name.as_ptr(), entry.flags.as_ptr());
+    let run: Run = Some(call::entry::<C>);
     // SAFETY: `ctx` is the context of the load; the server copies the strings.
     let created = unsafe {
-        let (name, flags, run) = (name.as_ptr(), flags.as_ptr(), Some(call::entry::<C> as _));
-        api!(RedisModule_CreateCommand)(ctx.ctx, name, run, flags, first, last, step)
+        let parent = api!(RedisModule_GetCommand)(ctx.ctx, parent.name.as_ptr());
+        api!(RedisModule_CreateSubcommand)(parent, name, run, flags, 0, 0, 0)
     };
-    if created != Status::Ok as c_int {
-        return Err(failed("the command"));
+    accepted(created, entry)?;
+    let full = [parent.name.to_bytes(), b"|", entry.name.to_bytes()].concat();
+    describe(ctx, entry, &CString::new(full).unwrap_or_default())
+}
+
+fn accepted(status: c_int, entry: &Entry) -> Result<(), String> {
+    match status.into() {
+        Status::Ok => Ok(()),
+        Status::Err => Err(format!("the server refused {:?}", entry.name)),
     }
-    // SAFETY: as above; the command exists by now.
-    let command = unsafe { api!(RedisModule_GetCommand)(ctx.ctx, name.as_ptr()) };
-    if let Some(docs) = docs
-        && !set_docs(command, *keys, docs)
-    {
-        return Err(failed("the documentation"));
+}
+
+/// Tells the server what it shows about a command.
+fn describe(ctx: &Context, entry: &Entry, full_name: &CStr) -> Result<(), String> {
+    // SAFETY: `ctx` is the context of the load; the command was created before.
+    let command = unsafe { api!(RedisModule_GetCommand)(ctx.ctx, full_name.as_ptr()) };
+    if let Some(docs) = &entry.docs {
+        accepted(set_docs(command, entry.keys, docs), entry)?;
     }
-    set_categories(command, flags);
+    set_categories(command, entry.flags);
     Ok(())
 }
 
@@ -315,7 +110,7 @@ fn command<C: Command>(ctx: &Context, entry: &Entry) -> Result<(), String> {
 fn set_categories(command: *mut raw::RedisModuleCommand, flags: &CStr) {
     let flags = flags.to_string_lossy();
     let categories = flags.split(' ').filter_map(|flag| match flag {
-        "write" | "fast" => Some(flag),
+        "write" | "fast" | "admin" => Some(flag),
         "readonly" => Some("read"),
         _ => None,
     });
@@ -329,14 +124,17 @@ fn set_categories(command: *mut raw::RedisModuleCommand, flags: &CStr) {
     }
 }
 
-fn set_docs(command: *mut raw::RedisModuleCommand, keys: Keys, docs: &Docs) -> bool {
+fn set_docs(command: *mut raw::RedisModuleCommand, keys: Keys, docs: &Docs) -> c_int {
     let version = raw::RedisModuleCommandInfoVersion {
         version: 1,
         sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
         sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
         sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
     };
-    let mut key_specs = [key_spec(keys), zeroed()];
+    let mut key_specs = match keys.range {
+        (0, ..) => [zeroed(), zeroed()],
+        _ => [key_spec(keys), zeroed()],
+    };
     let mut args = Args::new(docs.args);
     let info = raw::RedisModuleCommandInfo {
         version: &version,
@@ -349,8 +147,7 @@ fn set_docs(command: *mut raw::RedisModuleCommand, keys: Keys, docs: &Docs) -> b
         ..zeroed()
     };
     // SAFETY: the server copies all of it.
-    let set = unsafe { api!(RedisModule_SetCommandInfo)(command, &info) };
-    set == Status::Ok as c_int
+    unsafe { api!(RedisModule_SetCommandInfo)(command, &info) }
 }
 
 fn key_spec(keys: Keys) -> raw::RedisModuleCommandKeySpec {

@@ -13,6 +13,7 @@
 //! | [`decision`] | check every limiter of a call, then deduct from all or from none |
 //! | [`manage`] | what is done to one limiter by hand: refunds, releases, blocks |
 //! | [`status`] | what a limiter tells about itself |
+//! | [`top`] | the most frequent keys of a stream |
 //! | [`codec`], [`varint`] | the stored form of limiters and effects |
 //! | [`policy`] | numbers that an operator puts in the place of those asked |
 //! | [`request`], `rule_args`, `word`, [`error`] | the grammar of the commands |
@@ -37,6 +38,7 @@ mod rule_args;
 pub mod sliding;
 pub mod slot;
 pub mod status;
+pub mod top;
 pub mod varint;
 mod view;
 mod word;

@@ -217,7 +217,9 @@ impl<'a> Request<'a> {
                 return Ok(1);
             }
             Word::Timeout => return Err(RequestError::Unsupported(word)),
-            Word::For | Word::Shadow => return Err(expected_option(form, args.get(at))),
+            Word::For | Word::Shadow | Word::Count => {
+                return Err(expected_option(form, args.get(at)));
+            }
             Word::Window
             | Word::Limit
             | Word::Algo
@@ -392,6 +394,25 @@ pub fn parse_policy_set<A: Arguments + ?Sized>(args: &A) -> Result<PolicySet<'_>
     }
     let Ask { rule, block_ms, .. } = rule.finish(1)?.ask;
     Ok(PolicySet { name, policy: Policy { rule, block_ms, shadow }, for_ms })
+}
+
+/// Parses `[COUNT n]`, by default 10.
+///
+/// # Errors
+/// Something else, or a number out of its range.
+pub fn parse_top<A: Arguments + ?Sized>(args: &A) -> Result<usize, RequestError> {
+    const DEFAULT: usize = 10;
+    if args.count() == 0 {
+        return Ok(DEFAULT);
+    }
+    if Word::parse(args.get(0)) != Some(Word::Count) {
+        return Err(RequestError::Syntax { expected: "COUNT", got: Shown::new(args.get(0)) });
+    }
+    match args.count() {
+        1 => Err(RequestError::NoValue(Word::Count)),
+        2 => Ok(Word::Count.count(args.get(1), 1, MAX_PERMITS)? as usize),
+        _ => Err(RequestError::Syntax { expected: "nothing more", got: Shown::new(args.get(2)) }),
+    }
 }
 
 /// Refuses keys that are option words, named twice, or too many.

@@ -40,9 +40,11 @@ pub enum Word {
     For,
     /// `SHADOW`
     Shadow,
+    /// `COUNT n`
+    Count,
 }
 
-const WORDS: [(Word, &str); 16] = [
+const WORDS: [(Word, &str); 17] = [
     (Word::Window, "WINDOW"),
     (Word::Limit, "LIMIT"),
     (Word::Algo, "ALGO"),
@@ -59,6 +61,7 @@ const WORDS: [(Word, &str); 16] = [
     (Word::WithKeys, "WITHKEYS"),
     (Word::For, "FOR"),
     (Word::Shadow, "SHADOW"),
+    (Word::Count, "COUNT"),
 ];
 
 const LONGEST_WORD: usize = 8;

@@ -10,6 +10,7 @@ use crate::call::{Call, Command, Failure, FindKeys};
 use crate::config;
 use crate::keys::Access;
 use crate::limiters::{FEW, Limiters};
+use crate::{metrics, policies, top};
 
 /// `RL.ACQUIRE`: one rule, one permit of each limiter.
 pub struct Acquire;
@@ -18,7 +19,7 @@ impl Command for Acquire {
     fn run(call: &Call) -> Result<(), Failure> {
         let mut rules = Rules::new();
         let request = parse_acquire(call, &mut |rule| rules.push(rule))?;
-        answer(call, &request, &rules, Access::Write)
+        answer(call, &request, &mut rules, Access::Write)
     }
 }
 
@@ -52,14 +53,14 @@ type Rules<'call> = SmallVec<[Named<'call>; FEW]>;
 fn extended(call: &Call, form: Form, access: Access) -> Result<(), Failure> {
     let mut rules = Rules::new();
     let request = parse_acquirex(call, form, &mut |rule| rules.push(rule))?;
-    answer(call, &request, &rules, access)
+    answer(call, &request, &mut rules, access)
 }
 
 /// Decides, carries the decision out unless it is only to be read, and replies.
 fn answer(
     call: &Call,
     request: &Request<'_>,
-    rules: &[Named<'_>],
+    rules: &mut [Named<'_>],
     access: Access,
 ) -> Result<(), Failure> {
     let terms = Terms {
@@ -70,6 +71,11 @@ fn answer(
         force: request.force,
         id: request.id,
     };
+    policies::apply(call.main_thread(), rules, terms.now_ms);
+    if config::only_shadows() {
+        rules.iter_mut().for_each(|rule| rule.ask.shadow = true);
+    }
+    let rules = &*rules;
     let mut limiters = Limiters::open(call, request.keys, access, terms.now_ms)?;
     let mut slots = SmallVec::<[Slot; FEW]>::new();
     for key in 0..request.keys {
@@ -90,6 +96,10 @@ fn answer(
         }
         if grows && call.is_out_of_memory() {
             return Err(Failure::OutOfMemory);
+        }
+        metrics::count(call.main_thread(), &decision, &slots, rules);
+        if decision.granted == 0 {
+            top::count_denials(call, &slots, terms.now_ms);
         }
         drop(slots);
         limiters.write(&effects);

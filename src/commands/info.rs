@@ -5,6 +5,7 @@ use rl_core::status::Status;
 use crate::call::{Call, Command, Failure};
 use crate::keys::Access;
 use crate::limiters::Limiters;
+use crate::top;
 
 /// See the file's head.
 pub struct Info;
@@ -15,14 +16,17 @@ impl Command for Info {
         let limiters = Limiters::open(call, 1, Access::Read, now_ms)?;
         match limiters.get(0) {
             None => call.reply_null(),
-            Some(limiter) => reply(call, &Status::of(limiter, now_ms)),
+            Some(limiter) => {
+                let denied_recently = top::denied_recently(call, 0, now_ms);
+                reply(call, &Status::of(limiter, now_ms), denied_recently);
+            }
         }
         Ok(())
     }
 }
 
 /// Fields of later versions come behind these.
-fn reply(call: &Call, status: &Status) {
+fn reply(call: &Call, status: &Status, denied_recently: u64) {
     let rule = status.rule;
     let numbers = [
         ("window", rule.map_or(0, |rule| rule.window_ms())),
@@ -34,6 +38,7 @@ fn reply(call: &Call, status: &Status) {
         ("blocked_for", status.blocked_for_ms),
         ("exempt_for", status.exempt_for_ms),
         ("entries", status.entries as i64),
+        ("denied_recently", denied_recently as i64),
     ];
     call.reply_map(1 + numbers.len());
     call.reply_string("algo");

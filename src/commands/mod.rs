@@ -4,3 +4,4 @@ pub mod acquire;
 pub mod effect;
 pub mod info;
 pub mod manage;
+pub mod policy;

@@ -1,0 +1,165 @@
+//! `RL.POLICY SET|GET|DEL|LIST` and `RL.TOP`: for operators.
+//!
+//! What a replica gets is `RL._POLICY`: what is set for each name that changed, with absolute times.
+
+use rl_core::policy::{Entry, Policy};
+use rl_core::request::{Arguments, parse_policy_set, parse_top};
+
+use crate::call::{Call, Command, Failure, Origin};
+use crate::{log, policies, top};
+
+/// The arguments behind a subcommand's name.
+struct Behind<'a>(&'a Call);
+
+impl Arguments for Behind<'_> {
+    fn count(&self) -> usize {
+        self.0.count().saturating_sub(1)
+    }
+
+    fn get(&self, index: usize) -> &[u8] {
+        self.0.get(index + 1)
+    }
+}
+
+/// `RL.POLICY SET`
+pub struct Set;
+
+impl Command for Set {
+    fn run(call: &Call) -> Result<(), Failure> {
+        let args = Behind(call);
+        let request = parse_policy_set(&args)?;
+        let until_ms = request.for_ms.map(|for_ms| call.now_ms().saturating_add(for_ms));
+        let entry = policies::entry(call.main_thread(), request.name);
+        change(call, &[(request.name, entry.with(request.policy, until_ms))]);
+        call.reply_ok();
+        Ok(())
+    }
+}
+
+/// `RL.POLICY DEL`: answers how many there were.
+pub struct Del;
+
+impl Command for Del {
+    fn run(call: &Call) -> Result<(), Failure> {
+        let args = Behind(call);
+        let is_set = |name: &[u8]| policies::entry(call.main_thread(), name) != Entry::default();
+        let mut names: Vec<_> = (0..args.count()).map(|i| args.get(i)).collect();
+        names.retain(|name| is_set(name));
+        names.sort_unstable();
+        names.dedup();
+        let removed: Vec<_> = names.into_iter().map(|name| (name, Entry::default())).collect();
+        change(call, &removed);
+        call.reply_integers(&[removed.len() as i64]);
+        Ok(())
+    }
+}
+
+/// Changes what is set for names, here and on replicas.
+fn change(call: &Call, entries: &[(&[u8], Entry)]) {
+    if entries.is_empty() {
+        return;
+    }
+    let now_ms = call.now_ms();
+    let bytes = policies::with(call.main_thread(), |policies| {
+        policies.prune(now_ms);
+        entries.iter().for_each(|(name, entry)| policies.put(name, *entry));
+        policies.encode(entries.iter().map(|(name, _)| *name))
+    });
+    call.replicate_policies(&bytes);
+}
+
+/// `RL._POLICY`: what a primary sends.
+pub struct ApplyPolicy;
+
+impl Command for ApplyPolicy {
+    fn run(call: &Call) -> Result<(), Failure> {
+        let origin = call.origin();
+        if origin == Origin::Client {
+            return Err(Failure::NotForClients);
+        }
+        let merged = policies::with(call.main_thread(), |policies| policies.merge(call.get(0)));
+        if let Err(error) = merged {
+            log::warning(&format!("policies skipped: {error}"));
+        }
+        if origin == Origin::Primary {
+            call.replicate_verbatim();
+        }
+        call.reply_ok();
+        Ok(())
+    }
+}
+
+/// `RL.POLICY GET`
+pub struct Get;
+
+impl Command for Get {
+    fn run(call: &Call) -> Result<(), Failure> {
+        let now_ms = call.now_ms();
+        let entry = policies::entry(call.main_thread(), Behind(call).get(0));
+        match entry.in_force(now_ms) {
+            None => call.reply_null(),
+            Some((policy, until_ms)) => reply_policy(call, policy, until_ms, now_ms),
+        }
+        Ok(())
+    }
+}
+
+/// `RL.POLICY LIST`: a name and its policy, one after the other, in the order of the names.
+pub struct List;
+
+impl Command for List {
+    fn run(call: &Call) -> Result<(), Failure> {
+        let now_ms = call.now_ms();
+        policies::with(call.main_thread(), |policies| {
+            let all = policies.sorted();
+            let in_force =
+                all.iter().filter_map(|(name, entry)| Some((name, entry.in_force(now_ms)?)));
+            let in_force: Vec<_> = in_force.collect();
+            call.reply_array(in_force.len());
+            for (name, (policy, until_ms)) in in_force {
+                call.reply_array(2);
+                call.reply_bytes(name);
+                reply_policy(call, policy, until_ms, now_ms);
+            }
+        });
+        Ok(())
+    }
+}
+
+/// Fields of later versions come behind these. `for` is the time left in ms, -1 without an end.
+fn reply_policy(call: &Call, policy: &Policy, until_ms: Option<i64>, now_ms: i64) {
+    let Policy { rule, block_ms, shadow } = policy;
+    let numbers = [
+        ("window", rule.window_ms()),
+        ("limit", rule.limit() as i64),
+        ("burst", rule.burst() as i64),
+        ("offset", rule.offset_ms()),
+        ("block", *block_ms),
+        ("shadow", i64::from(*shadow)),
+        ("for", until_ms.map_or(-1, |until_ms| until_ms - now_ms)),
+    ];
+    call.reply_map(1 + numbers.len());
+    call.reply_string("algo");
+    call.reply_string(rule.algorithm().name());
+    for (name, number) in numbers {
+        call.reply_string(name);
+        call.reply_integers(&[number]);
+    }
+}
+
+/// `RL.TOP`: `[key, database, count, error]` for each key, the one denied most first.
+pub struct TopKeys;
+
+impl Command for TopKeys {
+    fn run(call: &Call) -> Result<(), Failure> {
+        let limit = parse_top(call)?;
+        let most = top::most(call, limit, call.now_ms());
+        call.reply_array(most.len());
+        for counted in most {
+            call.reply_array(4);
+            call.reply_bytes(&counted.key);
+            call.reply_integers(&[counted.db.into(), counted.count as i64, counted.error as i64]);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,221 @@
+//! `INFO rl`: what was granted and denied, by algorithm and by name.
+//!
+//! Counters only grow. Commands run on one thread, so they are plain loads and stores; atomics only because `INFO` may be asked for in a
+//! crash report, by another thread.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use lazy_static::lazy_static;
+use redis_module::{InfoContext, RedisGILGuard, RedisResult, raw};
+use redis_module_macros::info_command_handler;
+use rl_core::decision::{Decision, Slot};
+use rl_core::request::Named;
+use rl_core::rule::Algorithm;
+
+use crate::call::{MainThread, api, clock_ms};
+use crate::{config, policies, top};
+
+/// A counter that one thread counts up.
+struct Counter(AtomicU64);
+
+impl Counter {
+    const fn new() -> Counter {
+        Counter(AtomicU64::new(0))
+    }
+
+    fn add(&self, n: u64) {
+        self.0.store(self.get() + n, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What became of calls, or of limiters in them.
+struct Outcomes {
+    granted: Counter,
+    denied: Counter,
+    shadow_denied: Counter,
+}
+
+impl Outcomes {
+    const fn new() -> Outcomes {
+        Outcomes { granted: Counter::new(), denied: Counter::new(), shadow_denied: Counter::new() }
+    }
+
+    /// Counts a limiter. One that had room in a call that another denied is neither.
+    fn count(&self, slot: &Slot<'_>, granted: bool) {
+        let counter = match (slot.lacks_room(), slot.ask().shadow) {
+            (true, true) => &self.shadow_denied,
+            (true, false) => &self.denied,
+            (false, _) if granted => &self.granted,
+            (false, _) => return,
+        };
+        counter.add(1);
+    }
+
+    fn fields(&self) -> [(&'static str, u64); 3] {
+        [
+            ("granted", self.granted.get()),
+            ("denied", self.denied.get()),
+            ("shadow_denied", self.shadow_denied.get()),
+        ]
+    }
+}
+
+const ALGORITHMS: [Algorithm; 5] = [
+    Algorithm::Sliding,
+    Algorithm::Bucket,
+    Algorithm::Fixed,
+    Algorithm::Counter,
+    Algorithm::Concurrency,
+];
+
+static CALLS: Outcomes = Outcomes::new();
+static BY_ALGORITHM: [Outcomes; ALGORITHMS.len()] = [const { Outcomes::new() }; ALGORITHMS.len()];
+static ERRORS: Counter = Counter::new();
+static MISMATCHES: Counter = Counter::new();
+static LIMITERS: AtomicI64 = AtomicI64::new(0);
+
+#[derive(Default)]
+struct Names {
+    known: HashMap<Box<[u8]>, Box<Outcomes>>,
+    others: Option<Box<Outcomes>>,
+}
+
+lazy_static! {
+    static ref NAMES: RedisGILGuard<Names> = RedisGILGuard::default();
+}
+
+/// Counts a call that was carried out. `rules` are one for all limiters, or one for each.
+pub fn count(main: &MainThread, decision: &Decision, slots: &[Slot<'_>], rules: &[Named<'_>]) {
+    let granted = decision.granted > 0;
+    let outcome = if granted { &CALLS.granted } else { &CALLS.denied };
+    outcome.add(1);
+    for (i, slot) in slots.iter().enumerate() {
+        if slot.lacks_room() && slot.ask().shadow {
+            CALLS.shadow_denied.add(1);
+        }
+        BY_ALGORITHM[slot.ask().rule.algorithm() as usize].count(slot, granted);
+        if let Some(name) = rules.get(i).or(rules.first()).and_then(|rule| rule.name) {
+            count_name(main, name, slot, granted);
+        }
+    }
+}
+
+fn count_name(main: &MainThread, name: &[u8], slot: &Slot<'_>, granted: bool) {
+    let mut names = NAMES.lock(main);
+    let room = names.known.len() < config::max_names();
+    match names.known.get(name) {
+        Some(outcomes) => outcomes.count(slot, granted),
+        None if room => {
+            let outcomes = Box::new(Outcomes::new());
+            outcomes.count(slot, granted);
+            names.known.insert(name.into(), outcomes);
+        }
+        None => {
+            let others = names.others.get_or_insert_with(|| Box::new(Outcomes::new()));
+            others.count(slot, granted);
+        }
+    }
+}
+
+/// Counts a call that was answered by an error.
+pub fn count_error() {
+    ERRORS.add(1);
+}
+
+/// Counts a policy that was ignored, since it is for another kind of limiter.
+pub fn count_mismatch() {
+    MISMATCHES.add(1);
+}
+
+/// Counts a limiter that came into being (1) or was freed (-1), the latter on any thread.
+pub fn count_limiter(change: i64) {
+    LIMITERS.fetch_add(change, Ordering::Relaxed);
+}
+
+/// Writes fields in the server's own style. The crate's builder takes quadratic time, and there can be thousands of names.
+struct Section(*mut raw::RedisModuleInfoCtx);
+
+impl Section {
+    /// Whether the section is asked for. Without a name it is that of the module.
+    fn begin(&self) -> bool {
+        // SAFETY: the context is that of the running `INFO`.
+        let begun = unsafe { api!(RedisModule_InfoAddSection)(self.0, c"".as_ptr()) };
+        begun == raw::REDISMODULE_OK as i32
+    }
+
+    fn number(&self, name: &str, value: u64) {
+        let name = CString::new(name).unwrap_or_default();
+        // SAFETY: the context is that of the running `INFO`; the server copies the name.
+        unsafe { api!(RedisModule_InfoAddFieldULongLong)(self.0, name.as_ptr(), value) };
+    }
+
+    fn text(&self, name: &str, value: &str) {
+        let (name, value) =
+            (CString::new(name).unwrap_or_default(), CString::new(value).unwrap_or_default());
+        // SAFETY: as above.
+        unsafe { api!(RedisModule_InfoAddFieldCString)(self.0, name.as_ptr(), value.as_ptr()) };
+    }
+
+    fn outcomes(&self, name: &str, outcomes: &Outcomes) {
+        let name = CString::new(name).unwrap_or_default();
+        // SAFETY: as above.
+        unsafe {
+            api!(RedisModule_InfoBeginDictField)(self.0, name.as_ptr());
+            outcomes.fields().iter().for_each(|(field, value)| self.number(field, *value));
+            api!(RedisModule_InfoEndDictField)(self.0);
+        }
+    }
+}
+
+// The macro cannot read C string literals, so the work is done elsewhere.
+#[info_command_handler]
+fn info(ctx: &InfoContext, for_crash_report: bool) -> RedisResult<()> {
+    fill(&Section(ctx.ctx), for_crash_report);
+    Ok(())
+}
+
+fn fill(section: &Section, for_crash_report: bool) {
+    if !section.begin() {
+        return;
+    }
+    section.text("version", env!("CARGO_PKG_VERSION"));
+    CALLS.fields().iter().for_each(|(field, value)| section.number(field, *value));
+    section.number("errors", ERRORS.get());
+    section.number("limiters", LIMITERS.load(Ordering::Relaxed).max(0) as u64);
+    for (algorithm, outcomes) in ALGORITHMS.iter().zip(&BY_ALGORITHM) {
+        section.outcomes(&format!("algo_{}", algorithm.name()), outcomes);
+    }
+    for (name, value) in config::shown() {
+        section.text(&format!("config_{}", name.replace('-', "_")), &value);
+    }
+    // A crash may have struck in the middle of a change, and may be reported by another thread.
+    if !for_crash_report {
+        guarded_fields(section);
+    }
+}
+
+/// The fields whose state only the main thread may look at.
+fn guarded_fields(section: &Section) {
+    let main = MainThread::in_callback();
+    policies::with(&main, |policies| {
+        section.number("policies", policies.len() as u64);
+        section.text("policies_digest", &format!("{:016x}", policies.digest(clock_ms())));
+    });
+    section.number("policies_mismatched", MISMATCHES.get());
+    section.number("top_tracked", top::tracked(&main) as u64);
+    let names = NAMES.lock(&main);
+    let mut known: Vec<_> = names.known.iter().collect();
+    known.sort_unstable_by_key(|(name, _)| *name);
+    for (name, outcomes) in known {
+        section.outcomes(&format!("name_{}", String::from_utf8_lossy(name)), outcomes);
+    }
+    if let Some(others) = &names.others {
+        section.outcomes("other_names", others);
+    }
+}

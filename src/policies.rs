@@ -1,0 +1,119 @@
+//! The policies of this server: kept in the module, saved beside the keys, sent to replicas.
+//!
+//! They belong to the server, not to a slot: in a cluster they are set on each primary. A primary without
+//! policies sends none, so they are cleared when a load or a full sync begins. They are not part of an AOF
+//! that was rewritten without its RDB preamble.
+
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use lazy_static::lazy_static;
+use redis_module::server_events::LoadingSubevent;
+use redis_module::{Context, RedisGILGuard, raw};
+use redis_module_macros::loading_event_handler;
+use rl_core::policy::{Applied, Entry, Policies};
+use rl_core::request::Named;
+
+use crate::call::{MainThread, api};
+use crate::{log, metrics};
+
+lazy_static! {
+    static ref POLICIES: RedisGILGuard<Policies> = RedisGILGuard::default();
+}
+
+/// Looks at the policies, or changes them.
+pub fn with<T>(main: &MainThread, look: impl FnOnce(&mut Policies) -> T) -> T {
+    look(&mut POLICIES.lock(main))
+}
+
+/// Puts the numbers of policies in the place of those that were asked.
+pub fn apply(main: &MainThread, rules: &mut [Named<'_>], now_ms: i64) {
+    if rules.iter().all(|rule| rule.name.is_none()) {
+        return;
+    }
+    let policies = POLICIES.lock(main);
+    for rule in rules {
+        if let Some(name) = rule.name
+            && policies.apply(name, &mut rule.ask, now_ms) == Applied::Mismatch
+        {
+            metrics::count_mismatch();
+        }
+    }
+}
+
+#[loading_event_handler]
+fn on_loading(_: &Context, event: LoadingSubevent) {
+    match event {
+        LoadingSubevent::RdbStarted
+        | LoadingSubevent::AofStarted
+        | LoadingSubevent::ReplStarted => {
+            *POLICIES.lock(&MainThread::in_callback()) = Policies::default();
+        }
+        LoadingSubevent::Ended | LoadingSubevent::Failed => {}
+    }
+}
+
+/// All policies in their stored form.
+fn encoded() -> Option<Vec<u8>> {
+    let main = MainThread::in_callback();
+    let policies = POLICIES.lock(&main);
+    let names: Vec<_> = policies.sorted().into_iter().map(|(name, _)| name).collect();
+    (!names.is_empty()).then(|| policies.encode(names.into_iter()))
+}
+
+/// Saves the policies beside the keys. Servers before 7.2 call this one, and write a header whatever it writes.
+pub extern "C" fn aux_save_always(io: *mut raw::RedisModuleIO, _: c_int) {
+    save(io, encoded().unwrap_or_default());
+}
+
+/// Saves the policies, if there are any. Without, the RDB can be loaded without the module.
+pub extern "C" fn aux_save(io: *mut raw::RedisModuleIO, _: c_int) {
+    if let Some(bytes) = encoded() {
+        save(io, bytes);
+    }
+}
+
+fn save(io: *mut raw::RedisModuleIO, bytes: Vec<u8>) {
+    // SAFETY: `io` is the save that is going on; the buffer outlives the call.
+    unsafe { api!(RedisModule_SaveStringBuffer)(io, bytes.as_ptr().cast(), bytes.len()) };
+}
+
+/// Loads what one of the above saved.
+pub extern "C" fn aux_load(io: *mut raw::RedisModuleIO, _: c_int, _: c_int) -> c_int {
+    let load = || {
+        let mut len = 0;
+        // SAFETY: `io` is the load that is going on. The buffer is null after an I/O error, else
+        // ours to free.
+        unsafe {
+            let buffer = api!(RedisModule_LoadStringBuffer)(io, &mut len);
+            if buffer.is_null() {
+                return Err("the data ended early".to_string());
+            }
+            let merged = merge(std::slice::from_raw_parts(buffer.cast(), len));
+            api!(RedisModule_Free)(buffer.cast());
+            merged
+        }
+    };
+    match catch_unwind(AssertUnwindSafe(load)) {
+        Ok(Ok(())) => raw::REDISMODULE_OK as c_int,
+        Ok(Err(reason)) => {
+            log::warning(&format!("policies refused: {reason}"));
+            raw::REDISMODULE_ERR as c_int
+        }
+        Err(_) => raw::REDISMODULE_ERR as c_int,
+    }
+}
+
+fn merge(bytes: &[u8]) -> Result<(), String> {
+    let main = MainThread::in_callback();
+    let mut policies = POLICIES.lock(&main);
+    match bytes {
+        [] => Ok(()),
+        bytes => policies.merge(bytes).map_err(|error| error.to_string()),
+    }
+}
+
+/// What a name has, for a caller that changes it.
+pub fn entry(main: &MainThread, name: &[u8]) -> Entry {
+    POLICIES.lock(main).get(name)
+}

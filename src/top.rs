@@ -1,0 +1,44 @@
+//! The keys that are denied most: see [`rl_core::top`].
+
+use lazy_static::lazy_static;
+use redis_module::RedisGILGuard;
+use rl_core::decision::Slot;
+use rl_core::request::Arguments;
+use rl_core::top::{Counted, Top};
+
+use crate::call::{Call, MainThread};
+use crate::config;
+
+lazy_static! {
+    static ref TOP: RedisGILGuard<Top> = RedisGILGuard::default();
+}
+
+/// Counts the keys that denied a call.
+pub fn count_denials(call: &Call, slots: &[Slot<'_>], now_ms: i64) {
+    let shape = config::top_shape();
+    if shape.capacity == 0 {
+        return;
+    }
+    let mut top = TOP.lock(call.main_thread());
+    for (key, slot) in slots.iter().enumerate() {
+        if slot.lacks_room() && !slot.ask().shadow {
+            top.add(call.db(), call.get(key), shape, now_ms);
+        }
+    }
+}
+
+/// How often a key was denied in the present and the previous period, at most.
+pub fn denied_recently(call: &Call, key: usize, now_ms: i64) -> u64 {
+    let mut top = TOP.lock(call.main_thread());
+    top.count(call.db(), call.get(key), config::top_shape(), now_ms)
+}
+
+/// The keys that were denied most.
+pub fn most(call: &Call, limit: usize, now_ms: i64) -> Vec<Counted> {
+    TOP.lock(call.main_thread()).most(limit, config::top_shape(), now_ms)
+}
+
+/// How many keys have a counter.
+pub fn tracked(main: &MainThread) -> usize {
+    TOP.lock(main).tracked()
+}
