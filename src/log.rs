@@ -3,7 +3,7 @@
 //! The crate's logging functions hand the message to the server as a printf *format*, and panic on
 //! a NUL byte: a `%n` in a key would crash the server. So everything is logged through here.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::Mutex;
 
 use redis_module::logging::{RedisLogLevel, log};
 
@@ -12,13 +12,21 @@ pub fn warning(message: &str) {
     log(RedisLogLevel::Warning, format!("<rl> {}", harmless(message)));
 }
 
-/// Logs a warning unless another one of this kind was logged in the same second: a newer primary
-/// can send thousands of effects that this server does not understand.
-pub fn rare_warning(now_ms: i64, message: impl FnOnce() -> String) {
-    static LAST_SECOND: AtomicI64 = AtomicI64::new(0);
-    let second = now_ms / 1000;
-    if LAST_SECOND.swap(second, Ordering::Relaxed) != second {
-        warning(&message());
+/// Logs a warning about something, unless one for the same reason was logged in the same second: a
+/// newer primary can send thousands of effects that this server does not understand.
+pub fn rare_warning(now_ms: i64, what: &str, reason: &str) {
+    /// Reasons have few texts; so many a second are enough.
+    const MOST: usize = 8;
+    static LOGGED: Mutex<(i64, Vec<String>)> = Mutex::new((0, Vec::new()));
+    let Ok(mut logged) = LOGGED.lock() else { return };
+    let (second, reasons) = &mut *logged;
+    if *second != now_ms / 1000 {
+        *second = now_ms / 1000;
+        reasons.clear();
+    }
+    if reasons.len() < MOST && !reasons.iter().any(|known| known == reason) {
+        reasons.push(reason.to_string());
+        warning(&format!("{what}: {reason}"));
     }
 }
 

@@ -98,7 +98,7 @@ fn admitted(rule: Rule, demand: &[i64]) -> Vec<i64> {
         }
         let id = time.to_be_bytes();
         let terms = Terms { now_ms, id: Some(&id), ..Terms::default() };
-        let ask = Ask { rule, cost: 1, block_ms: 0 };
+        let ask = Ask { rule, cost: 1, block_ms: 0, shadow: false };
         let mut slots = [Slot::new(Some(&limiter), &ask)];
         let decision = decide(&mut slots, &terms);
         if let Some(effect) = slots[0].effect() {

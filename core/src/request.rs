@@ -109,7 +109,11 @@ pub fn parse_acquire<'a, A: Arguments + ?Sized>(
 /// How many keys `RL.ACQUIREX` and `RL.PEEK` have: those before the first `WINDOW`, the first
 /// argument being a key whatever it is. `None` without a `WINDOW`.
 pub fn keys_before_rules<A: Arguments + ?Sized>(args: &A) -> Option<usize> {
-    (1..args.count()).find(|at| Word::parse(args.get(*at)) == Some(Word::Window))
+    (1..args.count()).find(|at| is_window(args, *at))
+}
+
+fn is_window<A: Arguments + ?Sized>(args: &A, at: usize) -> bool {
+    Word::parse(args.get(at)) == Some(Word::Window)
 }
 
 /// Parses `key [key ...] rule [rule ...] [option ...]`.
@@ -133,7 +137,8 @@ pub fn parse_acquirex<'a, A: Arguments + ?Sized>(
         let (named, end) = parse_rule(args, at, request.rules + 1)?;
         request.rules += 1;
         if request.rules > keys {
-            return Err(RequestError::RuleCount { keys, rules: request.rules });
+            let windows = (keys..args.count()).filter(|at| is_window(args, *at));
+            return Err(RequestError::RuleCount { keys, rules: windows.count() });
         }
         seen.rule(&named.ask);
         rules(named);

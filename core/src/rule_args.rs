@@ -21,7 +21,7 @@ pub struct Named<'a> {
 /// Checks the name of a rule.
 pub(crate) fn check_name(name: &[u8]) -> Result<&[u8], RequestError> {
     let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.-".contains(byte);
-    let expected = "1 to 64 letters, digits, '_', '.' or '-'";
+    let expected = "1 to 64 letters, digits, '_', '.' or '-' and no option";
     match Word::parse(name) {
         // Its value was left out.
         Some(_) => Err(RequestError::Text { word: Word::Name, expected, got: Shown::new(name) }),

@@ -23,10 +23,8 @@ impl Command for ApplyEffect {
         }
         for at in (0..call.count()).step_by(2) {
             if let Err(reason) = apply(call, at) {
-                let key = Shown::new(call.get(at));
-                log::rare_warning(call.now_ms(), || {
-                    format!("effect on key {key} skipped: {reason}")
-                });
+                let what = format!("effect on key {} skipped", Shown::new(call.get(at)));
+                log::rare_warning(call.now_ms(), &what, &reason);
             }
         }
         // To this replica's own AOF.

@@ -13,7 +13,15 @@ fn defaults() {
     let mut client = server.client();
     assert_eq!(client.config("rl.slot-validation"), "cluster");
     assert_eq!(client.config("rl.sliding-resolution"), "4096");
-    assert_eq!(client.texts("CONFIG GET rl.*").len(), 2 * 2);
+    for (name, value) in [
+        ("rl.enforce", "yes"),
+        ("rl.max-names", "1000"),
+        ("rl.top-capacity", "256"),
+        ("rl.top-period", "60000"),
+    ] {
+        assert_eq!(client.config(name), value);
+    }
+    assert_eq!(client.texts("CONFIG GET rl.*").len(), 2 * 6);
 }
 
 #[test]
@@ -90,16 +98,18 @@ const REFUSED: &[(&str, &str)] = &[
         "sliding-resolution 65537",
         r#"not loaded: sliding-resolution must be 16 to 65536, got "65537""#,
     ),
+    ("sliding-resolution +16", r#"not loaded: sliding-resolution must be 16 to 65536, got "+16""#),
+    ("enforce yes enforce shadow", r#"not loaded: load argument "enforce" is given twice"#),
     ("sliding-resolution 1x", r#"not loaded: sliding-resolution must be 16 to 65536, got "1x""#),
     ("slot-validation no", r#"not loaded: slot-validation must be cluster or always, got "no""#),
     ("slot-validation", r#"not loaded: load argument "slot-validation" has no value"#),
     (
         "rl.slot-validation always",
-        r#"not loaded: unknown load argument "rl.slot-validation", expected sliding-resolution or slot-validation"#,
+        r#"not loaded: unknown load argument "rl.slot-validation", expected one of sliding-resolution, top-capacity, top-period, max-names, slot-validation, enforce"#,
     ),
     (
         "sliding-resolution 16 %s%n x",
-        r#"not loaded: unknown load argument "%s%n", expected sliding-resolution or slot-validation"#,
+        r#"not loaded: unknown load argument "%s%n", expected one of sliding-resolution, top-capacity, top-period, max-names, slot-validation, enforce"#,
     ),
 ];
 

@@ -5,7 +5,8 @@ use redis::Value;
 use crate::harness::{Client, Reply, Server, acquire, bytes_of, line_of, words};
 
 const RULE: &str = "WINDOW 10d LIMIT 3 ALGO sliding";
-const NOT_FOR_CLIENTS: &str = "ERR RL._EFFECT is sent by a primary to its replicas, not by clients";
+const NOT_FOR_CLIENTS: &str =
+    "ERR this command is sent by a primary to its replicas, not by clients";
 
 /// An effect that is well-formed and would create a key.
 const EFFECT: &[u8] = b"\x01\x00";

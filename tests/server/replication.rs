@@ -192,7 +192,7 @@ fn a_replica_refuses_and_holds_the_limit_once_promoted() {
     promoted.run("CONFIG SET replica-read-only no");
     assert_eq!(
         promoted.error("RL._EFFECT k x"),
-        "ERR RL._EFFECT is sent by a primary to its replicas, not by clients"
+        "ERR this command is sent by a primary to its replicas, not by clients"
     );
     let before = ALGORITHMS.map(|algorithm| promoted.stored(algorithm));
     promoted.run("REPLICAOF NO ONE");
@@ -231,11 +231,11 @@ fn damaged_effects_in_an_aof_are_logged_and_skipped() {
         let mut file = fs::File::options().append(true).open(incremental).expect("the AOF");
         let mut random = Random(3);
         let mut write = |arguments: &[&[u8]]| file.write_all(&in_aof(arguments)).expect("a write");
+        write(&[b"RL._EFFECT", b"%s%n\r\n", b"\x01\xff"]);
         write(&[b"RL._EFFECT"]);
         write(&[b"RL._EFFECT", b"sliding"]);
         write(&[b"RL._EFFECT", b"sliding", b""]);
         write(&[b"RL._EFFECT", b"newer", b"\x63\x00"]);
-        write(&[b"RL._EFFECT", b"%s%n\r\n", b"\x01\xff"]);
         // An effect for a key of another type, between two that apply.
         write(&[b"RL._EFFECT", b"made1", b"\x01\x00", b"text", b"\x01\x00", b"made2", b"\x01\x00"]);
         // A key without a blob after one that applies.
@@ -256,13 +256,13 @@ fn damaged_effects_in_an_aof_are_logged_and_skipped() {
     assert_eq!(client.text("GET after"), "x");
     assert_eq!(client.int("EXISTS made1 made2 made3"), 3);
     assert_eq!(client.int("EXISTS made4 newer random"), 0);
+    // One line for each reason, whatever the number of effects.
     let log = server.log();
+    assert!(log.matches("skipped: damaged value").count() < 5);
     for line in [
-        "effect on key 'sliding' skipped: damaged value",
         "effect on key 'newer' skipped: version 99 is unknown, it takes a newer module to read it",
         r"effect on key '%s%n\r\n' skipped: damaged value",
         "effect on key 'text' skipped: WRONGTYPE Operation against a key holding the wrong kind of value",
-        "effect on key 'made4' skipped: damaged value",
     ] {
         assert!(log.contains(line), "not in the log: {line}");
     }

@@ -1,0 +1,128 @@
+//! Short forms of the extended commands, and calls whose moment on the server's clock is known.
+
+use std::ops::RangeInclusive;
+use std::thread;
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::harness::{Client, Reply, Server, Words, wait_for_children, wait_for_replica, words};
+use crate::metadata::{array, field, int, text};
+
+/// The algorithms of `RL.ACQUIREX` that have no ID and a capacity above 1 in these tests.
+pub const COUNTING: [&str; 4] = ["sliding", "bucket", "fixed", "counter"];
+
+/// A rule of these numbers whose window does not end while a test runs, and an ID behind it where it needs one.
+pub fn rule(algorithm: &str, limit: u64, options: &str) -> String {
+    let id = if algorithm == "concurrency" { "ID me" } else { "" };
+    format!("WINDOW 10d LIMIT {limit} ALGO {algorithm} {options} {id}")
+}
+
+/// `RL.ACQUIREX` that answers.
+pub fn acquirex(client: &mut Client, line: impl AsRef<str>) -> Reply {
+    Reply::of(&client.run(words("RL.ACQUIREX").then(line.as_ref())))
+}
+
+/// `RL.PEEK` that answers.
+pub fn peek(client: &mut Client, line: impl AsRef<str>) -> Reply {
+    Reply::of(&client.run(words("RL.PEEK").then(line.as_ref())))
+}
+
+/// A number of `RL.INFO`.
+pub fn info(client: &mut Client, key: &str, name: &str) -> i64 {
+    int(field(&client.run(format!("RL.INFO {key}")), name))
+}
+
+/// `WITHKEYS`: the reply, and what it says for each key.
+pub fn with_keys(value: &Value) -> (Reply, Vec<Vec<i64>>) {
+    let [reply @ .., keys] = array(value) else { panic!("no fields: {value:?}") };
+    let keys = array(keys).iter().map(|key| array(key).iter().map(int).collect()).collect();
+    (Reply::of(&Value::Array(reply.to_vec())), keys)
+}
+
+fn time_ms(value: &Value) -> i64 {
+    let parts: Vec<i64> =
+        array(value).iter().map(|part| text(part).parse().expect("a number")).collect();
+    parts[0] * 1000 + parts[1] / 1000
+}
+
+/// Runs calls in one transaction: their replies, and between which milliseconds they ran.
+pub fn timed<W: Into<Words>>(
+    client: &mut Client,
+    calls: impl IntoIterator<Item = W>,
+) -> (Vec<Value>, RangeInclusive<i64>) {
+    let mut commands = vec![words("MULTI"), words("TIME")];
+    commands.extend(calls.into_iter().map(Into::into));
+    commands.extend([words("TIME"), words("EXEC")]);
+    let last = client.pipeline(commands).pop().expect("replies").expect("EXEC");
+    let [begin, replies @ .., end] = array(&last) else { panic!("no replies: {last:?}") };
+    (replies.to_vec(), time_ms(begin)..=time_ms(end))
+}
+
+/// Runs calls until all of them ran in one millisecond: their replies, and when that was. `reset` runs before each
+/// attempt.
+pub fn at_once(client: &mut Client, reset: &[&str], calls: &[&str]) -> (Vec<Value>, i64) {
+    for _ in 0..1000 {
+        for command in reset {
+            client.run(*command);
+        }
+        let (replies, when) = timed(client, calls.iter().copied());
+        if when.start() == when.end() {
+            return (replies, *when.start());
+        }
+    }
+    panic!("never in one millisecond: {calls:?}");
+}
+
+/// Sleeps until the server's clock shows at least this time.
+pub fn sleep_until(client: &mut Client, time_ms: i64) {
+    loop {
+        let left = time_ms - client.time_ms();
+        if left <= 0 {
+            return;
+        }
+        thread::sleep(Duration::from_millis(left as u64));
+    }
+}
+
+/// Both servers hold the same data.
+pub fn assert_same_digest(primary: &Server, replica: &Server) {
+    wait_for_replica(primary, replica);
+    let digest = primary.client().text("DEBUG DIGEST");
+    assert_ne!(digest, "0".repeat(40), "nothing to compare");
+    assert_eq!(replica.client().text("DEBUG DIGEST"), digest);
+}
+
+/// Runs `check` on what `create` made: after a restart from an RDB file, and after crashes with an AOF of effects and a
+/// rewritten one, with and without the RDB preamble.
+pub fn survives(create: impl Fn(&mut Client), keys: &[&str], check: impl Fn(&mut Client)) {
+    let mut server = Server::start();
+    create(&mut server.client());
+    let before = keys.iter().map(|key| server.client().stored(key)).collect::<Vec<_>>();
+    server.restart();
+    for (key, stored) in keys.iter().zip(&before) {
+        assert_eq!(server.client().stored(key), *stored, "{key}, RDB");
+    }
+    check(&mut server.client());
+    for preamble in ["yes", "no"] {
+        let mut server = Server::builder()
+            .conf("appendonly yes")
+            .conf("appendfsync always")
+            .conf(format!("aof-use-rdb-preamble {preamble}"))
+            .start();
+        create(&mut server.client());
+        let before = keys.iter().map(|key| server.client().stored(key)).collect::<Vec<_>>();
+        for rewritten in [false, true] {
+            if rewritten {
+                server.client().run("BGREWRITEAOF");
+                wait_for_children(&mut server.client());
+            }
+            server.crash();
+            for (key, stored) in keys.iter().zip(&before) {
+                let case = format!("{key}, preamble {preamble}, rewritten {rewritten}");
+                assert_eq!(server.client().stored(key), *stored, "{case}");
+            }
+        }
+        check(&mut server.client());
+    }
+}

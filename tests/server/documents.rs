@@ -1,0 +1,219 @@
+//! What users are told: the transcripts of the documents run as written, and the errors they list exist.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use crate::harness::{Reply, Server, words};
+
+/// A call in a document, and the lines that follow it.
+struct Step {
+    call: String,
+    expected: Vec<String>,
+}
+
+fn read(document: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(document);
+    fs::read_to_string(path).expect("the document")
+}
+
+/// The transcripts of a document in their order: in fenced blocks, lines behind a prompt and what follows them.
+fn transcripts(document: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let (mut fenced, mut answers) = (false, false);
+    for line in read(document).lines() {
+        if line.starts_with("```") {
+            (fenced, answers) = (!fenced, false);
+            continue;
+        }
+        let call = line.strip_prefix("> ").or_else(|| line.strip_prefix("$ redis-cli "));
+        match (fenced, call) {
+            (true, Some(call)) => {
+                steps.push(Step { call: call.into(), expected: Vec::new() });
+                answers = true;
+            }
+            (true, None) if answers => {
+                steps.last_mut().expect("a call").expected.push(line.into());
+            }
+            _ => {}
+        }
+    }
+    steps
+}
+
+/// Whether a line of a reply is what the document shows. An integer above 1000 may be a time of which some has passed: it
+/// matches from 1000 less up to itself, rounded up to a whole second, as the document shows what passed for its writer.
+fn matches(expected: &str, got: &str) -> bool {
+    const MARK: &str = "(integer) ";
+    let number = |line: &str| {
+        let (before, number) = line.split_once(MARK)?;
+        Some((before.to_owned(), number.parse::<i64>().ok()?))
+    };
+    match (number(expected), number(got)) {
+        (Some((before, expected)), Some((before_got, got))) if expected > 1000 => {
+            let highest = (expected + 999) / 1000 * 1000;
+            before == before_got && (expected - 1000..=highest).contains(&got)
+        }
+        _ => expected == got,
+    }
+}
+
+#[test]
+fn transcripts_run_as_they_are_written() {
+    let mut wrong = Vec::new();
+    for (document, steps_at_least, replies_at_least) in
+        [("README.md", 3, 3), ("docs/commands.md", 8, 8), ("docs/choosing.md", 10, 0)]
+    {
+        let server = Server::start();
+        let steps = transcripts(document);
+        assert!(steps.len() >= steps_at_least, "{document}: only {} calls", steps.len());
+        let with_reply = steps.iter().filter(|step| !step.expected.is_empty()).count();
+        assert!(with_reply >= replies_at_least, "{document}: only {with_reply} replies");
+        for Step { call, expected } in steps {
+            let args: Vec<&str> = ["--no-raw"].into_iter().chain(call.split_whitespace()).collect();
+            let output = server.cli(&args);
+            let got: Vec<&str> = output.lines().collect();
+            let same = match expected[..] {
+                // A recipe without a reply is one that works.
+                [] => {
+                    let first = got.first().map(|line| line.trim_start_matches("1) "));
+                    first
+                        .is_some_and(|line| line.starts_with("(integer) ") && line != "(integer) 0")
+                }
+                _ => {
+                    let mut lines = expected.iter().zip(&got);
+                    expected.len() == got.len()
+                        && lines.all(|(expected, got)| matches(expected, got))
+                }
+            };
+            if !same {
+                let expected = expected.join("\n");
+                wrong.push(format!("{document}: {call}\nexpected\n{expected}\ngot\n{output}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn numbers_match_by_the_rule() {
+    for (expected, got, same) in [
+        ("1) (integer) 5", "1) (integer) 5", true),
+        ("1) (integer) 5", "1) (integer) 4", false),
+        ("1) (integer) 5", "2) (integer) 5", false),
+        ("1) (integer) 1000", "1) (integer) 999", false),
+        ("5) (integer) 60000", "5) (integer) 59000", true),
+        ("5) (integer) 60000", "5) (integer) 58999", false),
+        ("5) (integer) 60000", "5) (integer) 60001", false),
+        ("5) (integer) 59990", "5) (integer) 60000", true),
+        ("5) (integer) 59990", "5) (integer) 60001", false),
+        ("5) (integer) 59990", "5) (nil)", false),
+        (" 2) \"sliding\"", " 2) \"bucket\"", false),
+    ] {
+        assert_eq!(matches(expected, got), same, "{expected} and {got}");
+    }
+}
+
+/// The recipe that has no reply in the document: what its text promises.
+#[test]
+fn the_recipe_for_failed_logins_keeps_its_promise() {
+    let server = Server::start();
+    let mut client = server.client();
+    let calls: Vec<String> = transcripts("docs/choosing.md")
+        .into_iter()
+        .filter(|step| step.call.contains("login:alice"))
+        .map(|step| step.call)
+        .collect();
+    let [ask, count] = &calls[..] else { panic!("not two calls: {calls:?}") };
+    for failure in 1..=5 {
+        let reply = Reply::of(&client.run(ask.as_str()));
+        assert!(reply.is_grant(), "failure {failure}: {reply:?}");
+        client.run(count.as_str());
+    }
+    let reply = Reply::of(&client.run(ask.as_str()));
+    assert_eq!(reply.granted, 0);
+    assert!((890_000..=900_000).contains(&reply.retry_after), "a quarter of an hour: {reply:?}");
+    // The document names the command that unlocks, in its text.
+    let text = read("docs/choosing.md");
+    let unlock = text.split('`').find(|span| {
+        span.contains("login:alice") && !span.contains('\n') && !span.contains("RL.PEEK")
+    });
+    let unlock = unlock.expect("a command that unlocks");
+    client.run(unlock);
+    let reply = Reply::of(&client.run(ask.as_str()));
+    assert!(reply.is_grant(), "`{unlock}` does not unlock: {reply:?}");
+}
+
+const RULE: &str = "WINDOW 1s LIMIT 1 ALGO bucket";
+
+/// Calls that are wrong, each in its own way. Words and keys are those of the document.
+fn wrong_calls() -> Vec<String> {
+    let mut calls: Vec<String> = [
+        "RL.ACQUIRE k",
+        "RL.ACQUIRE k x 1s LIMIT 1 ALGO bucket",
+        "RL.ACQUIREX a b c d e f g",
+        "RL.ACQUIREX k q WINDOW 1s LIMIT 1 ALGO bucket WINDOW 1s ALGO bucket",
+        "RL.ACQUIREX k WINDOW 1s LIMIT 1 ALGO bucket LIMIT 2",
+        "RL.ACQUIREX k WINDOW x LIMIT 1 ALGO bucket",
+        "RL.ACQUIREX k WINDOW 1s LIMIT 1 ALGO x",
+        "RL.ACQUIRE k WINDOW 1s LIMIT 1 ALGO concurrency",
+        "RL.ACQUIREX k WINDOW 1s LIMIT 1 ALGO fixed BURST 1",
+        "RL.ACQUIREX k WINDOW 1s LIMIT 1 ALGO bucket OFFSET 1",
+        "RL.ACQUIREX k WINDOW 1s LIMIT 1 ALGO concurrency",
+        "RL.RELEASE text ID x",
+    ]
+    .map(String::from)
+    .to_vec();
+    let tails = [
+        ("RL.ACQUIREX k", "x"),
+        ("RL.ACQUIREX k", "UPTO"),
+        ("RL.ACQUIREX k", "WITHKEYS COST 5"),
+        ("RL.PEEK k", "FORCE"),
+        ("RL.PEEK k", "RESERVE 5s"),
+        ("RL.ACQUIREX k", "NAME"),
+        ("RL.ACQUIREX k", "FORCE UPTO 5"),
+        ("RL.ACQUIREX k", "COST 1000000000000 UPTO 5"),
+        ("RL.ACQUIREX k", "TIMEOUT 5s"),
+        ("RL.ACQUIREX k LIMIT", ""),
+    ];
+    calls.extend(tails.map(|(head, tail)| format!("{head} {RULE} {tail}")));
+    let many = (0..1025).map(|i| format!("k{i}")).collect::<Vec<_>>().join(" ");
+    for keys in ["k COST 5", "k k", "a b", &many] {
+        calls.push(format!("RL.ACQUIRE {keys} {RULE}"));
+    }
+    calls.push(format!("RL.ACQUIREX a b c {RULE} {RULE}"));
+    calls
+}
+
+#[test]
+fn the_errors_that_are_listed_exist() {
+    let server = Server::builder().conf("rl.slot-validation always").start();
+    let mut client = server.client();
+    client.run("SET text x");
+    let mut lines: HashSet<String> =
+        wrong_calls().into_iter().filter_map(|call| client.call(call.as_str()).err()).collect();
+    lines.insert(client.error(words("RL.ACQUIREX k").then(RULE).then("NAME").arg("x y")));
+    client.run("CONFIG SET maxmemory 1");
+    lines.insert(client.error(format!("RL.ACQUIRE k {RULE}")));
+    client.run("CONFIG SET maxmemory 0");
+    let text = read("docs/commands.md");
+    let listed: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
+        .map(|(error, _)| error)
+        .filter(|error| {
+            let code = error.split(' ').next().unwrap_or_default();
+            let is_code = code.len() > 2 && code.bytes().all(|byte| byte.is_ascii_uppercase());
+            is_code && error.contains(' ') && !error.ends_with("...")
+        })
+        .collect();
+    assert!(listed.len() >= 25, "only {}: {listed:?}", listed.len());
+    for error in &listed {
+        // What came is an example.
+        let same = |line: &String| {
+            let known = |text: &str| text.rsplit_once(", got '").map(|(known, _)| known.to_owned());
+            line == error || (known(error).is_some() && known(line) == known(error))
+        };
+        assert!(lines.iter().any(same), "no call of this test answers: {error}");
+    }
+}
