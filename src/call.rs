@@ -9,7 +9,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-use redis_module::{RedisLockIndicator, raw};
+use redis_module::{Context, RedisLockIndicator, RedisValue, raw};
 use rl_core::error::RequestError;
 use rl_core::request::Arguments;
 
@@ -246,6 +246,21 @@ impl Call {
                 bytes,
                 len,
             );
+        }
+    }
+
+    /// Whether a directive of the server has this value.
+    pub fn config_is(&self, directive: &str, value: &str) -> bool {
+        let reply: redis_module::RedisResult =
+            Context::new(self.ctx).call("CONFIG", &["GET", directive]);
+        match reply {
+            Ok(RedisValue::Array(pair)) => pair.get(1).is_some_and(|found| match found {
+                RedisValue::SimpleString(found) => found == value,
+                RedisValue::StringBuffer(found) => found == value.as_bytes(),
+                RedisValue::BulkString(found) => found == value,
+                _ => false,
+            }),
+            _ => false,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Keys opened by a call, and what a call writes to them.
 
+use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
@@ -102,12 +103,28 @@ impl<'call> Key<'call> {
 
     /// Applies an effect and moves the TTL where it says. The key is open for writing.
     pub fn apply(&mut self, effect: &Effect) {
-        self.limiter_mut().apply(effect);
+        let limiter = self.limiter_mut();
+        let begins = effect
+            .holds
+            .is_some_and(|holds| holds.blocked_until_ms > limiter.holds().blocked_until_ms);
+        limiter.apply(effect);
         if let Some(expire_at_ms) = effect.expire_at_ms {
             // SAFETY: the key is open for writing.
             unsafe { api!(RedisModule_SetAbsExpire)(self.key, expire_at_ms) };
         }
         self.signal_modified();
+        if begins {
+            self.notify(c"rl.blocked");
+        }
+    }
+
+    /// Sends a keyspace notification.
+    fn notify(&self, event: &CStr) {
+        // SAFETY: context and name belong to the running command.
+        unsafe {
+            let class = raw::REDISMODULE_NOTIFY_MODULE;
+            api!(RedisModule_NotifyKeyspaceEvent)(self.ctx, class, event.as_ptr(), self.name);
+        }
     }
 
     /// Makes the key hold this limiter. The key is open for writing.

@@ -31,6 +31,12 @@ impl Command for Set {
         let until_ms = request.for_ms.map(|for_ms| call.now_ms().saturating_add(for_ms));
         let entry = policies::entry(call.main_thread(), request.name);
         change(call, &[(request.name, entry.with(request.policy, until_ms))]);
+        if call.config_is("appendonly", "yes") && call.config_is("aof-use-rdb-preamble", "no") {
+            log::warning(
+                "policies are not part of an AOF that is rewritten without its RDB preamble: \
+                 set aof-use-rdb-preamble to yes",
+            );
+        }
         call.reply_ok();
         Ok(())
     }
