@@ -7,7 +7,7 @@ use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
 use rl_core::request::Arguments;
 use rl_core::slot::slot;
-use rl_core::varint::Sink;
+use rl_core::varint::{MAX_LEN, Sink};
 use smallvec::SmallVec;
 
 use crate::call::{Call, Failure};
@@ -115,16 +115,37 @@ impl Blobs {
 }
 
 impl Sink for Blobs {
-    fn put_byte(&mut self, byte: u8) {
-        if let Some(place) = self.stack.get_mut(self.len) {
-            *place = byte;
-        } else {
-            if self.heap.is_empty() {
-                self.heap.extend_from_slice(&self.stack);
+    fn put(&mut self, bytes: &[u8]) {
+        let end = self.len + bytes.len();
+        match self.stack.get_mut(self.len..end) {
+            Some(place) if self.heap.is_empty() => place.copy_from_slice(bytes),
+            _ => {
+                if self.heap.is_empty() {
+                    self.heap.extend_from_slice(self.stack.get(..self.len).unwrap_or_default());
+                }
+                self.heap.extend_from_slice(bytes);
             }
-            self.heap.push(byte);
         }
-        self.len += 1;
+        self.len = end;
+    }
+
+    fn put_byte(&mut self, byte: u8) {
+        match self.stack.get_mut(self.len) {
+            Some(place) if self.heap.is_empty() => {
+                *place = byte;
+                self.len += 1;
+            }
+            _ => self.put(&[byte]),
+        }
+    }
+
+    fn room(&mut self) -> Option<&mut [u8; MAX_LEN]> {
+        let room = self.stack.get_mut(self.len..)?.first_chunk_mut();
+        room.filter(|_| self.heap.is_empty())
+    }
+
+    fn grow(&mut self, len: usize) {
+        self.len += len;
     }
 }
 

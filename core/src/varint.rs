@@ -5,25 +5,30 @@
 //! backwards too. The sliding log relies on that to give back its newest permits.
 
 /// The longest encoding of a `u64`, in bytes.
-const MAX_LEN: usize = 10;
+pub const MAX_LEN: usize = 10;
 
 /// Where encoded bytes go. A trait, because a call encodes onto its stack: an allocation would cost
 /// as much as the decision.
 pub trait Sink {
-    /// Appends a byte.
-    fn put_byte(&mut self, byte: u8);
-
     /// Appends bytes.
-    fn put(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.put_byte(*byte));
+    fn put(&mut self, bytes: &[u8]);
+
+    /// Appends a byte.
+    fn put_byte(&mut self, byte: u8) {
+        self.put(&[byte]);
     }
+
+    /// Room for the longest number behind what was put, or `None` when there is no such room at
+    /// hand. What is written there counts only after [`Sink::grow`].
+    fn room(&mut self) -> Option<&mut [u8; MAX_LEN]> {
+        None
+    }
+
+    /// Takes so many bytes of [`Sink::room`] as put.
+    fn grow(&mut self, _: usize) {}
 }
 
 impl Sink for Vec<u8> {
-    fn put_byte(&mut self, byte: u8) {
-        self.push(byte);
-    }
-
     fn put(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
     }
@@ -31,12 +36,29 @@ impl Sink for Vec<u8> {
 
 /// Appends `value`.
 #[inline]
-pub fn write(out: &mut impl Sink, mut value: u64) {
-    while value >= 0x80 {
-        out.put_byte(value as u8 | 0x80);
+pub fn write(out: &mut impl Sink, value: u64) {
+    if let Some(room) = out.room() {
+        let len = fill(room, value);
+        out.grow(len);
+    } else {
+        let mut bytes = [0; MAX_LEN];
+        let len = fill(&mut bytes, value);
+        out.put(bytes.get(..len).unwrap_or(&bytes));
+    }
+}
+
+/// Writes `value` and returns its length.
+#[inline]
+fn fill(bytes: &mut [u8; MAX_LEN], mut value: u64) -> usize {
+    for (i, byte) in bytes.iter_mut().enumerate() {
+        if value < 0x80 {
+            *byte = value as u8;
+            return i + 1;
+        }
+        *byte = value as u8 | 0x80;
         value >>= 7;
     }
-    out.put_byte(value as u8);
+    MAX_LEN
 }
 
 /// Appends a signed value, small magnitudes first (zigzag).

@@ -167,15 +167,13 @@ pub(crate) fn algorithm(bytes: &[u8]) -> Result<(Algorithm, Option<u64>), Reques
 
 /// A duration: an integer of milliseconds, or one with a unit (`ms`, `s`, `m`, `h`, `d`). In ms.
 fn duration(bytes: &[u8]) -> Option<i64> {
-    let digits = bytes.iter().position(u8::is_ascii_lowercase).unwrap_or(bytes.len());
-    let (value, unit) = bytes.split_at_checked(digits)?;
-    let unit_ms = match unit {
-        b"" | b"ms" => 1,
-        b"s" => 1_000,
-        b"m" => 60_000,
-        b"h" => 3_600_000,
-        b"d" => 86_400_000,
-        _ => return None,
+    let (value, unit_ms) = match bytes {
+        [value @ .., b'm', b's'] => (value, 1),
+        [value @ .., b's'] => (value, 1_000),
+        [value @ .., b'm'] => (value, 60_000),
+        [value @ .., b'h'] => (value, 3_600_000),
+        [value @ .., b'd'] => (value, 86_400_000),
+        value => return integer(value),
     };
     integer(value)?.checked_mul(unit_ms)
 }
@@ -183,30 +181,32 @@ fn duration(bytes: &[u8]) -> Option<i64> {
 /// An integer as strictly as Redis reads it: an optional minus, no plus, no spaces, no leading
 /// zeros, no overflow.
 pub fn integer(bytes: &[u8]) -> Option<i64> {
-    let (digits, sign) = match bytes.split_first()? {
-        (b'-', digits) => (digits, -1),
-        _ => (bytes, 1),
+    let (digits, negative) = match bytes {
+        [b'-', digits @ ..] => (digits, true),
+        digits => (digits, false),
     };
     match digits {
-        [b'0'] if sign == 1 => return Some(0),
-        [b'1'..=b'9', ..] => {}
+        [b'0'] if !negative => return Some(0),
+        [b'1'..=b'9', ..] if digits.len() <= LONGEST_INTEGER => {}
         _ => return None,
     }
-    // Up to 18 digits cannot overflow: nearly all numbers are that short.
-    let (short, rest) = digits.split_at_checked(18).unwrap_or((digits, &[]));
-    let mut value = 0i64;
-    for byte in short {
-        value = value * 10 + digit(*byte)?;
+    // So few digits do not overflow a `u64`.
+    let mut value = 0u64;
+    for byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value * 10 + u64::from(digit);
     }
-    rest.iter().try_fold(sign * value, |value, byte| {
-        value.checked_mul(10)?.checked_add(sign * digit(*byte)?)
-    })
+    match negative {
+        false => i64::try_from(value).ok(),
+        true => 0i64.checked_sub_unsigned(value),
+    }
 }
 
-fn digit(byte: u8) -> Option<i64> {
-    let digit = byte.wrapping_sub(b'0');
-    (digit <= 9).then_some(i64::from(digit))
-}
+/// Digits of the largest integer: a `u64` holds every number of so many.
+const LONGEST_INTEGER: usize = 19;
 
 #[cfg(test)]
 mod tests {
