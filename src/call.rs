@@ -4,7 +4,7 @@
 //! each argument and reply, which costs more than a decision does. A panic never reaches the
 //! server: see [`entry`].
 
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
@@ -14,6 +14,7 @@ use rl_core::error::RequestError;
 use rl_core::request::Arguments;
 
 use crate::keys::{Access, Key};
+use crate::waiting::Callbacks;
 use crate::{log, metrics};
 
 /// Finds how many of the first arguments are keys, and says what is done to them.
@@ -87,8 +88,8 @@ pub struct Call {
     argc: usize,
 }
 
-/// Proof that the code runs on the server's main thread, or in a child that was forked from it. What
-/// the module keeps beside the keys is guarded by it.
+/// Proof that the code runs on the server's main thread, or in a child that was forked from it.
+/// What the module keeps beside the keys is guarded by it.
 pub struct MainThread(());
 
 // SAFETY: made only where the server's lock is held.
@@ -111,6 +112,12 @@ pub fn clock_ms() -> i64 {
             None => api!(RedisModule_Milliseconds)(),
         }
     }
+}
+
+/// The clock as it runs on, for timers: the other one may stand still in a callback.
+pub fn live_clock_ms() -> i64 {
+    // SAFETY: a plain getter.
+    unsafe { api!(RedisModule_Milliseconds)() }
 }
 
 /// A function of the module API that every supported server has. To be used in an `unsafe` block:
@@ -143,6 +150,59 @@ impl Arguments for Call {
 }
 
 impl Call {
+    /// A call of a command that a callback gets as its client sent it.
+    ///
+    /// # Safety
+    /// The context is that of the running callback, and the arguments live as long as the call.
+    pub unsafe fn new(
+        ctx: *mut raw::RedisModuleCtx,
+        argv: *mut *mut raw::RedisModuleString,
+        argc: c_int,
+    ) -> Call {
+        Call { ctx, argv, argc: argc as usize }
+    }
+
+    /// The server's context of the call.
+    pub fn context(&self) -> *mut raw::RedisModuleCtx {
+        self.ctx
+    }
+
+    /// Retains the arguments and the name beyond the call. Each is to be freed without a context.
+    pub fn retain(&self) -> Vec<*mut raw::RedisModuleString> {
+        // SAFETY: `argv` has `argc` elements. Without a context the server does not free by itself.
+        let hold = |i| unsafe { api!(RedisModule_HoldString)(ptr::null_mut(), *self.argv.add(i)) };
+        (0..self.argc).map(hold).collect()
+    }
+
+    /// Whether the client cannot be blocked: in a transaction, a script, or another module's call.
+    pub fn denies_blocking(&self) -> bool {
+        self.flags() & raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING != 0
+    }
+
+    /// Blocks the client on the first `keys` arguments, without an end. The server keeps `private`.
+    pub fn block_on_keys(
+        &self,
+        keys: usize,
+        callbacks: &Callbacks,
+        private: *mut c_void,
+    ) -> *mut raw::RedisModuleBlockedClient {
+        // SAFETY: the keys are arguments of the running command; the server retains them.
+        unsafe {
+            let client = api!(RedisModule_BlockClientOnKeys)(
+                self.ctx,
+                callbacks.ready,
+                callbacks.timeout,
+                callbacks.free,
+                0,
+                self.argv.add(1),
+                keys.min(self.count()) as c_int,
+                private,
+            );
+            api!(RedisModule_SetDisconnectCallback)(client, callbacks.disconnected);
+            client
+        }
+    }
+
     fn arg(&self, index: usize) -> Option<*mut raw::RedisModuleString> {
         // SAFETY: `argv` has `argc` elements, and the index is below that.
         (index + 1 < self.argc).then(|| unsafe { *self.argv.add(index + 1) })

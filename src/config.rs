@@ -62,7 +62,9 @@ static TOP_CAPACITY: Number = Number::new("top-capacity", 256, 0, 65_536);
 static TOP_PERIOD: Number = Number::new("top-period", 60_000, 1000, 86_400_000);
 static MAX_NAMES: Number = Number::new("max-names", 1000, 0, 100_000);
 
-static NUMBERS: [&Number; 4] = [&RESOLUTION, &TOP_CAPACITY, &TOP_PERIOD, &MAX_NAMES];
+static MAX_WAITERS: Number = Number::new("max-waiters", 10_000, 0, 1_000_000);
+
+static NUMBERS: [&Number; 5] = [&RESOLUTION, &TOP_CAPACITY, &TOP_PERIOD, &MAX_NAMES, &MAX_WAITERS];
 
 /// The crate's macro defines one enum a module.
 mod words {
@@ -158,6 +160,11 @@ pub fn top_shape() -> top::Shape {
 /// How many names have counters of their own.
 pub fn max_names() -> usize {
     MAX_NAMES.get() as usize
+}
+
+/// How many clients may wait for permits at once.
+pub fn max_waiters() -> usize {
+    MAX_WAITERS.get() as usize
 }
 
 /// Names and values of all of the configuration, for `INFO`.

@@ -11,6 +11,7 @@
 //! | [`limiters`] | the limiters of one call: opened together, written together |
 //! | [`keys`] | a key opened by a call, and what a call writes to it |
 //! | [`call`] | one invocation of a command: arguments, clock, reply, replication |
+//! | [`waiting`] | clients that wait in the server for permits |
 //! | [`config`] | the configuration |
 //! | [`policies`], [`top`], [`metrics`] | what the module keeps beside the keys: policies, the keys denied most, counters |
 //! | [`log`] | the server's log, safe for any text |
@@ -30,6 +31,7 @@ mod policies;
 mod registry;
 mod table;
 mod top;
+mod waiting;
 
 use redis_module::{Context, RedisString, Status, redis_module};
 

@@ -11,8 +11,8 @@ use rl_core::varint::{MAX_LEN, Sink};
 use smallvec::SmallVec;
 
 use crate::call::{Call, Failure};
-use crate::config;
 use crate::keys::{Access, Key};
+use crate::{config, waiting};
 
 /// Up to so many keys a call allocates nothing.
 pub const FEW: usize = 8;
@@ -76,6 +76,7 @@ impl<'call> Limiters<'call> {
         for (index, effect) in corrections.chain(effects) {
             if let Some(key) = self.keys.get_mut(index) {
                 key.apply(effect);
+                waiting::wake(self.call.context(), self.call.db(), self.call.get(index));
                 let start = blobs.len;
                 codec::encode_effect(effect, &mut blobs);
                 spans.push((index, start..blobs.len));

@@ -1,7 +1,7 @@
 //! `INFO rl`: what was granted and denied, by algorithm and by name.
 //!
-//! Counters only grow. Commands run on one thread, so they are plain loads and stores; atomics only because `INFO` may be asked for in a
-//! crash report, by another thread.
+//! Counters only grow. Commands run on one thread, so they are plain loads and stores; atomics only
+//! because `INFO` may be asked for in a crash report, by another thread.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -15,7 +15,7 @@ use rl_core::request::Named;
 use rl_core::rule::Algorithm;
 
 use crate::call::{MainThread, api, clock_ms};
-use crate::{config, policies, top};
+use crate::{config, policies, top, waiting};
 
 /// A counter that one thread counts up.
 struct Counter(AtomicU64);
@@ -138,7 +138,8 @@ pub fn count_limiter(change: i64) {
     LIMITERS.fetch_add(change, Ordering::Relaxed);
 }
 
-/// Writes fields in the server's own style. The crate's builder takes quadratic time, and there can be thousands of names.
+/// Writes fields in the server's own style. The crate's builder takes quadratic time, and there can
+/// be thousands of names.
 struct Section(*mut raw::RedisModuleInfoCtx);
 
 impl Section {
@@ -204,10 +205,15 @@ fn fill(section: &Section, for_crash_report: bool) {
 fn guarded_fields(section: &Section) {
     let main = MainThread::in_callback();
     policies::with(&main, |policies| {
+        policies.prune(clock_ms());
         section.number("policies", policies.len() as u64);
         section.text("policies_digest", &format!("{:016x}", policies.digest(clock_ms())));
     });
     section.number("policies_mismatched", MISMATCHES.get());
+    let waits = waiting::counts();
+    section.number("waiters", waiting::waiters() as u64);
+    section.number("waits_granted", waits.granted);
+    section.number("waits_timed_out", waits.timed_out);
     section.number("top_tracked", top::tracked(&main) as u64);
     let names = NAMES.lock(&main);
     let mut known: Vec<_> = names.known.iter().collect();

@@ -1,8 +1,8 @@
 //! The policies of this server: kept in the module, saved beside the keys, sent to replicas.
 //!
-//! They belong to the server, not to a slot: in a cluster they are set on each primary. A primary without
-//! policies sends none, so they are cleared when a load or a full sync begins. They are not part of an AOF
-//! that was rewritten without its RDB preamble.
+//! They belong to the server, not to a slot: in a cluster they are set on each primary. A primary
+//! without policies sends none, so they are cleared when a load or a full sync begins. They are not
+//! part of an AOF that was rewritten without its RDB preamble.
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -61,7 +61,8 @@ fn encoded() -> Option<Vec<u8>> {
     (!names.is_empty()).then(|| policies.encode(names.into_iter()))
 }
 
-/// Saves the policies beside the keys. Servers before 7.2 call this one, and write a header whatever it writes.
+/// Saves the policies beside the keys. Servers before 7.2 call this one, and write a header
+/// whatever it writes.
 pub extern "C" fn aux_save_always(io: *mut raw::RedisModuleIO, _: c_int) {
     save(io, encoded().unwrap_or_default());
 }

@@ -15,6 +15,7 @@ use crate::commands::manage::{Block, Exempt, Refund, Release};
 use crate::commands::policy::{self, ApplyPolicy, TopKeys};
 use crate::limiter_type;
 use crate::table::{self, Arg, Docs, Entry, Keys, Kind};
+use crate::waiting;
 
 /// The first release with the commands of this version.
 const SINCE: &CStr = c"0.1.0";
@@ -39,6 +40,7 @@ fn set_options(ctx: &Context) {
 pub fn register(ctx: &Context) -> Result<(), String> {
     set_options(ctx);
     limiter_type::register(ctx.ctx)?;
+    waiting::subscribe(ctx.ctx)?;
     command::<Acquire>(ctx, &table::ACQUIRE)?;
     command::<AcquireX>(ctx, &table::ACQUIREX)?;
     command::<Peek>(ctx, &table::PEEK)?;

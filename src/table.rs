@@ -137,7 +137,7 @@ pub const ACQUIRE: Entry = Entry {
 
 pub const ACQUIREX: Entry = Entry {
     name: c"rl.acquirex",
-    flags: c"write getkeys-api",
+    flags: c"write blocking getkeys-api",
     keys: Keys::movable(UPDATE),
     docs: Some(Docs {
         summary: c"Takes permits from each limiter by its own rule, or from none",
@@ -149,6 +149,7 @@ pub const ACQUIREX: Entry = Entry {
             UPTO,
             LEASE,
             option(c"reserve", c"RESERVE", Kind::Integer),
+            option(c"timeout", c"TIMEOUT", Kind::Integer),
             option(c"force", c"FORCE", Kind::Token),
             WITH_KEYS,
         ],

@@ -6,7 +6,7 @@ use rl_core::decision::Slot;
 use rl_core::request::Arguments;
 use rl_core::top::{Counted, Top};
 
-use crate::call::{Call, MainThread};
+use crate::call::{Call, MainThread, clock_ms};
 use crate::config;
 
 lazy_static! {
@@ -40,5 +40,5 @@ pub fn most(call: &Call, limit: usize, now_ms: i64) -> Vec<Counted> {
 
 /// How many keys have a counter.
 pub fn tracked(main: &MainThread) -> usize {
-    TOP.lock(main).tracked()
+    TOP.lock(main).tracked(config::top_shape(), clock_ms())
 }

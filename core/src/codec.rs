@@ -24,7 +24,8 @@
 //! | policies | |
 //! |---|---|
 //! | version | 1 |
-//! | for each name | the name; bits: 1 standing, 2 temporary; each with its rule, block and shadow; the end |
+//! | for each name | the name; whether one is standing, and it; how many are temporary, each with its end |
+//! | policy | its rule, block and shadow |
 //!
 //! Numbers are variable-length: see [`crate::varint`].
 
@@ -58,9 +59,6 @@ const HAS_HOLDS: u8 = 2;
 const HAS_EXPIRY: u8 = 4;
 const START_OVER: u8 = 8;
 const WHOLE: u8 = 16;
-
-const HAS_STANDING: u8 = 1;
-const HAS_TEMPORARY: u8 = 2;
 
 const LOG_ADD: u8 = 0;
 const LOG_GIVE_BACK: u8 = 1;
@@ -275,17 +273,14 @@ pub(crate) fn encode_policies_version(out: &mut impl Sink) {
 
 /// Appends what is set for a name.
 pub(crate) fn encode_entry(name: &[u8], entry: &Entry, out: &mut impl Sink) {
-    let part = |set, part| if set { part } else { 0 };
     varint::write(out, name.len() as u64);
     out.put(name);
-    out.put_byte(
-        part(entry.standing.is_some(), HAS_STANDING)
-            | part(entry.temporary.is_some(), HAS_TEMPORARY),
-    );
+    out.put_byte(u8::from(entry.standing.is_some()));
     if let Some(policy) = &entry.standing {
         encode_policy(policy, out);
     }
-    if let Some((policy, until_ms)) = &entry.temporary {
+    varint::write(out, entry.temporary.len() as u64);
+    for (policy, until_ms) in &entry.temporary {
         encode_policy(policy, out);
         encode_time(*until_ms, out);
     }
@@ -472,13 +467,14 @@ impl Reader<'_> {
             usize::try_from(self.number()?).ok().filter(|len| (1..=MAX_NAME).contains(len))?;
         let name = self.bytes.get(self.at..self.at + len)?.to_vec();
         self.at += len;
-        let parts = self.byte().filter(|parts| parts & !(HAS_STANDING | HAS_TEMPORARY) == 0)?;
         let mut entry = Entry::default();
-        if parts & HAS_STANDING != 0 {
+        if self.flag()? {
             entry.standing = Some(self.policy()?);
         }
-        if parts & HAS_TEMPORARY != 0 {
-            entry.temporary = Some((self.policy()?, self.time()?));
+        for _ in 0..self.number()? {
+            let temporary = (self.policy()?, self.time()?);
+            let in_order = entry.temporary.last().is_none_or(|under| temporary.1 < under.1);
+            entry.temporary.push(Some(temporary).filter(|_| in_order)?);
         }
         Some((name, entry))
     }
@@ -487,8 +483,11 @@ impl Reader<'_> {
         let tag = self.byte()?;
         let rule = self.rule(tag)?;
         let block_ms = self.time()?;
-        let shadow = self.byte().filter(|shadow| *shadow <= 1)? == 1;
-        Some(Policy { rule, block_ms, shadow })
+        Some(Policy { rule, block_ms, shadow: self.flag()? })
+    }
+
+    fn flag(&mut self) -> Option<bool> {
+        self.byte().filter(|flag| *flag <= 1).map(|flag| flag == 1)
     }
 
     fn lease_change(&mut self) -> Option<LeaseChange> {

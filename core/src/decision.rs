@@ -5,7 +5,7 @@
 
 use crate::effect::Effect;
 use crate::limiter::{Holds, Limiter};
-use crate::rule::{MAX_TIME_MS, Rule};
+use crate::rule::{Algorithm, MAX_TIME_MS, Rule};
 use crate::view::{Moment, View};
 
 /// What is asked of one limiter.
@@ -127,6 +127,18 @@ impl<'a> Slot<'a> {
         self.room == 0
     }
 
+    /// How long permits may be in coming due. Only a bucket can go into debt for them: a policy may
+    /// have put another algorithm in its place. Cost 0 reserves nothing.
+    fn reserve_ms(&self, terms: &Terms<'_>) -> i64 {
+        let bucket = self.ask.rule.algorithm() == Algorithm::Bucket;
+        if bucket && self.ask.cost > 0 { terms.reserve_ms } else { 0 }
+    }
+
+    /// Whether this limiter denies the call: it lacks room, and is no shadow.
+    pub fn denies(&self) -> bool {
+        self.lacks_room() && !self.ask.shadow
+    }
+
     fn is_blocked(&self, now_ms: i64) -> bool {
         self.holds.blocked_until_ms > now_ms
     }
@@ -145,10 +157,11 @@ impl<'a> Slot<'a> {
         if capacity > 0 {
             self.view = Some(View::new(self.stored, &ask.rule, moment));
         }
+        let reserve_ms = self.reserve_ms(terms);
         if self.is_exempt(now_ms) {
             self.room = UNLIMITED;
         } else if let Some(view) = self.view.as_ref().filter(|_| !self.is_blocked(now_ms)) {
-            self.room = match (ask.cost, terms.reserve_ms) {
+            self.room = match (ask.cost, reserve_ms) {
                 (0, _) if view.in_use() <= capacity => UNLIMITED,
                 (0, _) => 0,
                 (cost, 0) => rooms(capacity, view, cost),
@@ -163,6 +176,7 @@ impl<'a> Slot<'a> {
     /// Takes what `acquisitions` cost, and starts a block if that is due.
     fn take(&mut self, acquisitions: u64, terms: &Terms<'a>) {
         let Ask { cost, block_ms, shadow, .. } = *self.ask;
+        let reserve_ms = self.reserve_ms(terms);
         // A shadow takes no more than it has, since it let through what it would have denied.
         let acquisitions =
             if shadow && !terms.force { acquisitions.min(self.room) } else { acquisitions };
@@ -172,7 +186,7 @@ impl<'a> Slot<'a> {
             return;
         };
         // How long a reservation must wait is known only before it is taken.
-        if terms.reserve_ms > 0 && acquisitions > 0 {
+        if reserve_ms > 0 && acquisitions > 0 {
             let at_most = capacity.saturating_sub(cost.saturating_mul(acquisitions));
             self.verdict.retry_after_ms = view.earliest(at_most) - terms.now_ms;
         }
@@ -219,9 +233,8 @@ impl<'a> Slot<'a> {
         let cost = self.ask.cost;
         match (&self.view, self.verdict.limit.checked_sub(cost)) {
             (Some(view), Some(at_most)) => {
-                // A reservation is granted as soon as it comes due in time; cost 0 reserves
-                // nothing.
-                let reserve_ms = if cost == 0 { 0 } else { terms.reserve_ms };
+                // A reservation is granted as soon as it comes due in time.
+                let reserve_ms = self.reserve_ms(terms);
                 (view.earliest(at_most) - terms.now_ms - reserve_ms).max(blocked_ms)
             }
             _ => -1,

@@ -111,8 +111,6 @@ pub enum RequestError {
         /// Rules of the call.
         rules: usize,
     },
-    /// An option that a later version will have.
-    Unsupported(Word),
     /// Two options that exclude each other.
     Excluded {
         /// The option.
@@ -183,9 +181,6 @@ impl fmt::Display for RequestError {
             }
             RequestError::RuleCount { keys, rules } => {
                 write!(f, "{keys} keys need 1 or {keys} rules, got {rules}")
-            }
-            RequestError::Unsupported(word) => {
-                write!(f, "{word} is not supported by this version")
             }
             RequestError::Excluded { word, with } => write!(f, "{word} does not go with {with}"),
             RequestError::Required { word, by } => write!(f, "{word} is required with {by}"),

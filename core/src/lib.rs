@@ -13,6 +13,7 @@
 //! | [`decision`] | check every limiter of a call, then deduct from all or from none |
 //! | [`manage`] | what is done to one limiter by hand: refunds, releases, blocks |
 //! | [`status`] | what a limiter tells about itself |
+//! | [`queue`] | who waits for permits, in which order, and when to look again |
 //! | [`top`] | the most frequent keys of a stream |
 //! | [`codec`], [`varint`] | the stored form of limiters and effects |
 //! | [`policy`] | numbers that an operator puts in the place of those asked |
@@ -32,6 +33,7 @@ pub mod fixed;
 pub mod limiter;
 pub mod manage;
 pub mod policy;
+pub mod queue;
 pub mod request;
 pub mod rule;
 mod rule_args;

@@ -21,29 +21,43 @@ pub struct Policy {
 }
 
 /// What is set for a name. Neither: nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     /// Until it is changed.
     pub standing: Option<Policy>,
-    /// Until the time behind it, in ms of epoch time.
-    pub temporary: Option<(Policy, i64)>,
+    /// Each until the time behind it, in ms of epoch time: every one ends before the one under it.
+    pub temporary: Vec<(Policy, i64)>,
 }
 
 impl Entry {
+    /// Whether nothing is set.
+    pub fn is_empty(&self) -> bool {
+        self.standing.is_none() && self.temporary.is_empty()
+    }
+
     /// The policy in force, and when it ends if it does.
     pub fn in_force(&self, now_ms: i64) -> Option<(&Policy, Option<i64>)> {
-        match &self.temporary {
-            Some((policy, until_ms)) if *until_ms > now_ms => Some((policy, Some(*until_ms))),
-            _ => self.standing.as_ref().map(|policy| (policy, None)),
+        let temporary = self.temporary.iter().rev().find(|(_, until_ms)| *until_ms > now_ms);
+        match temporary {
+            Some((policy, until_ms)) => Some((policy, Some(*until_ms))),
+            None => self.standing.as_ref().map(|policy| (policy, None)),
         }
     }
 
     /// The entry after a policy was set.
-    pub fn with(self, policy: Policy, until_ms: Option<i64>) -> Entry {
-        match until_ms {
-            Some(until_ms) => Entry { temporary: Some((policy, until_ms)), ..self },
-            None => Entry { standing: Some(policy), temporary: None },
-        }
+    pub fn with(mut self, policy: Policy, until_ms: Option<i64>) -> Entry {
+        let Some(until_ms) = until_ms else {
+            return Entry { standing: Some(policy), temporary: Vec::new() };
+        };
+        // What ends before this one does not come back.
+        self.temporary.retain(|(_, earlier_ms)| *earlier_ms > until_ms);
+        self.temporary.push((policy, until_ms));
+        self
+    }
+
+    /// Forgets what ran out.
+    fn prune(&mut self, now_ms: i64) {
+        self.temporary.retain(|(_, until_ms)| *until_ms > now_ms);
     }
 }
 
@@ -77,12 +91,12 @@ impl Policies {
 
     /// What is set for a name.
     pub fn get(&self, name: &[u8]) -> Entry {
-        self.by_name.get(name).copied().unwrap_or_default()
+        self.by_name.get(name).cloned().unwrap_or_default()
     }
 
     /// Sets what is set for a name; nothing removes it.
     pub fn put(&mut self, name: &[u8], entry: Entry) {
-        if entry == Entry::default() {
+        if entry.is_empty() {
             self.by_name.remove(name);
         } else {
             self.by_name.insert(name.into(), entry);
@@ -92,8 +106,8 @@ impl Policies {
     /// Forgets what ran out.
     pub fn prune(&mut self, now_ms: i64) {
         self.by_name.retain(|_, entry| {
-            entry.temporary = entry.temporary.filter(|(_, until_ms)| *until_ms > now_ms);
-            *entry != Entry::default()
+            entry.prune(now_ms);
+            !entry.is_empty()
         });
     }
 
@@ -119,14 +133,15 @@ impl Policies {
         all
     }
 
-    /// A number that two servers share when the same policies are in force on both (FNV-1a, 64
+    /// A number that two servers share when the same policies are set on both (FNV-1a, 64
     /// bits).
     pub fn digest(&self, now_ms: i64) -> u64 {
         let mut bytes = Vec::new();
         for (name, entry) in self.sorted() {
-            if let Some((policy, until_ms)) = entry.in_force(now_ms) {
-                let temporary = until_ms.map(|until_ms| (*policy, until_ms));
-                codec::encode_entry(name, &Entry { temporary, ..*entry }, &mut bytes);
+            let mut entry = entry.clone();
+            entry.prune(now_ms);
+            if !entry.is_empty() {
+                codec::encode_entry(name, &entry, &mut bytes);
             }
         }
         bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

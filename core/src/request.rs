@@ -54,6 +54,8 @@ pub struct Request<'a> {
     pub id: Option<&'a [u8]>,
     /// `RESERVE` in ms, by default 0.
     pub reserve_ms: i64,
+    /// `TIMEOUT` in ms, by default 0.
+    pub timeout_ms: i64,
     /// `FORCE`
     pub force: bool,
     /// `WITHKEYS`
@@ -62,7 +64,16 @@ pub struct Request<'a> {
 
 impl<'a> Request<'a> {
     fn new(keys: usize) -> Request<'a> {
-        Request { keys, rules: 1, upto: 1, id: None, reserve_ms: 0, force: false, with_keys: false }
+        Request {
+            keys,
+            rules: 1,
+            upto: 1,
+            id: None,
+            reserve_ms: 0,
+            timeout_ms: 0,
+            force: false,
+            with_keys: false,
+        }
     }
 }
 
@@ -158,7 +169,7 @@ pub fn parse_acquirex<'a, A: Arguments + ?Sized>(
 
 fn expected_option(form: Form, got: &[u8]) -> RequestError {
     let expected = match form {
-        Form::AcquireX => "a rule or UPTO, ID, RESERVE, FORCE or WITHKEYS",
+        Form::AcquireX => "a rule or UPTO, ID, RESERVE, TIMEOUT, FORCE or WITHKEYS",
         Form::Peek => "a rule or UPTO, ID or WITHKEYS",
     };
     RequestError::Syntax { expected, got: Shown::new(got) }
@@ -221,7 +232,7 @@ impl<'a> Request<'a> {
                 self.with_keys = true;
                 return Ok(1);
             }
-            Word::Timeout => return Err(RequestError::Unsupported(word)),
+            Word::Timeout => self.timeout_ms = word.duration(value()?, 0)?,
             Word::For | Word::Shadow | Word::Count => {
                 return Err(expected_option(form, args.get(at)));
             }
@@ -235,7 +246,7 @@ impl<'a> Request<'a> {
             | Word::Name => {
                 return Err(RequestError::Misplaced {
                     word,
-                    place: "to a rule, before UPTO, ID, RESERVE, FORCE and WITHKEYS",
+                    place: "to a rule, before UPTO, ID, RESERVE, TIMEOUT, FORCE and WITHKEYS",
                 });
             }
         }
@@ -246,14 +257,17 @@ impl<'a> Request<'a> {
     fn check_together(&self, form: Form, seen: &Seen) -> Result<(), RequestError> {
         let excluded = |word, with| Err(RequestError::Excluded { word, with });
         if self.force {
-            for (word, with) in [(Word::Upto, "UPTO"), (Word::Reserve, "RESERVE")] {
-                if seen.has(word) {
-                    return excluded(Word::Force, with);
-                }
+            let words =
+                [(Word::Upto, "UPTO"), (Word::Reserve, "RESERVE"), (Word::Timeout, "TIMEOUT")];
+            if let Some((_, with)) = words.into_iter().find(|(word, _)| seen.has(*word)) {
+                return excluded(Word::Force, with);
             }
             if seen.concurrency {
                 return excluded(Word::Force, "ALGO concurrency");
             }
+        }
+        if seen.has(Word::Reserve) && seen.has(Word::Timeout) {
+            return excluded(Word::Reserve, "TIMEOUT");
         }
         if seen.has(Word::Reserve) && seen.other_than_bucket {
             return excluded(Word::Reserve, "an ALGO other than bucket and leaky");

@@ -207,7 +207,8 @@ impl Top {
     }
 
     /// Keys that have a counter.
-    pub fn tracked(&self) -> usize {
+    pub fn tracked(&mut self, shape: Shape, now_ms: i64) -> usize {
+        self.turn_over(shape, now_ms);
         self.present.heap.len() + self.previous.heap.len()
     }
 

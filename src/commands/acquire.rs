@@ -4,13 +4,14 @@
 use rl_core::decision::{Decision, Slot, Terms, decide};
 use rl_core::effect::Effect;
 use rl_core::request::{Form, Named, Request, keys_before_rules, parse_acquire, parse_acquirex};
+use rl_core::rule::Algorithm;
 use smallvec::SmallVec;
 
 use crate::call::{Call, Command, Failure, FindKeys};
 use crate::config;
 use crate::keys::Access;
 use crate::limiters::{FEW, Limiters};
-use crate::{metrics, policies, top};
+use crate::{metrics, policies, top, waiting};
 
 /// `RL.ACQUIRE`: one rule, one permit of each limiter.
 pub struct Acquire;
@@ -56,6 +57,110 @@ fn extended(call: &Call, form: Form, access: Access) -> Result<(), Failure> {
     answer(call, &request, &mut rules, access)
 }
 
+/// What a waiter finds when it looks again.
+pub enum Look {
+    /// It can be served.
+    Served,
+    /// It cannot any more, however long it waits.
+    Never,
+    /// Not now: the keys that deny, by their index, each with its time in ms.
+    Denied(Vec<(usize, i64)>),
+}
+
+/// Looks whether a call that waits can be served, and changes nothing.
+pub fn look(call: &Call, now_ms: i64) -> Result<Look, Failure> {
+    let mut rules = Rules::new();
+    let request = parse_acquirex(call, Form::AcquireX, &mut |rule| rules.push(rule))?;
+    prepare(call, &mut rules, now_ms);
+    let limiters = Limiters::open(call, request.keys, Access::Read, now_ms)?;
+    let terms = terms(&request, now_ms);
+    let mut slots = slots(&limiters, &request, &rules);
+    let decision = decide(&mut slots, &terms);
+    if decision.granted > 0 {
+        return Ok(Look::Served);
+    }
+    if decision.retry_after_ms < 0 {
+        return Ok(Look::Never);
+    }
+    let denying = slots.iter().enumerate().filter(|(_, slot)| slot.denies());
+    Ok(Look::Denied(denying.map(|(i, slot)| (i, slot.verdict().retry_after_ms)).collect()))
+}
+
+/// Answers a call that waited with a denial, as things stand, and changes nothing.
+pub fn deny(call: &Call) {
+    let mut rules = Rules::new();
+    let now_ms = call.now_ms();
+    let parsed = parse_acquirex(call, Form::AcquireX, &mut |rule| rules.push(rule));
+    let Ok(request) = parsed else { return call.reply_null() };
+    prepare(call, &mut rules, now_ms);
+    let Ok(limiters) = Limiters::open(call, request.keys, Access::Read, now_ms) else {
+        return call.reply_null();
+    };
+    let mut slots = slots(&limiters, &request, &rules);
+    let decision = decide(&mut slots, &terms(&request, now_ms));
+    let denied = Decision { granted: 0, ..decision };
+    Reply::new(&denied, &slots, request.with_keys).send(call);
+}
+
+/// Puts the numbers of policies in the place of those asked.
+fn prepare(call: &Call, rules: &mut [Named<'_>], now_ms: i64) {
+    policies::apply(call.main_thread(), rules, now_ms);
+    if config::only_shadows() {
+        rules.iter_mut().for_each(|rule| rule.ask.shadow = true);
+    }
+}
+
+fn terms<'a>(request: &Request<'a>, now_ms: i64) -> Terms<'a> {
+    Terms {
+        now_ms,
+        resolution: config::sliding_resolution(),
+        upto: request.upto,
+        reserve_ms: request.reserve_ms,
+        force: request.force,
+        id: request.id,
+    }
+}
+
+fn slots<'a>(
+    limiters: &'a Limiters<'_>,
+    request: &Request<'_>,
+    rules: &'a [Named<'_>],
+) -> SmallVec<[Slot<'a>; FEW]> {
+    let mut slots = SmallVec::new();
+    for key in 0..request.keys {
+        if let Some(rule) = rules.get(key).or(rules.first()) {
+            slots.push(Slot::new(limiters.get(key), &rule.ask));
+        }
+    }
+    slots
+}
+
+/// Whether a call that was denied, or would overtake others who wait, waits itself. How long it
+/// will be denied at least, in ms.
+fn waits(
+    call: &Call,
+    request: &Request<'_>,
+    decision: &Decision,
+    slots: &[Slot<'_>],
+) -> Option<i64> {
+    if request.timeout_ms == 0 {
+        return None;
+    }
+    let held = |slot: &Slot<'_>| slot.ask().rule.algorithm() == Algorithm::Concurrency;
+    let in_time = match decision.granted {
+        0 => {
+            let released = slots.iter().any(|slot| slot.denies() && held(slot));
+            decision.retry_after_ms >= 0
+                && (decision.retry_after_ms <= request.timeout_ms || released)
+        }
+        _ => waiting::is_ahead(call, request.keys),
+    };
+    (in_time && waiting::has_room(call)).then_some(match waiting::is_ahead(call, request.keys) {
+        true => 0,
+        false => decision.retry_after_ms,
+    })
+}
+
 /// Decides, carries the decision out unless it is only to be read, and replies.
 fn answer(
     call: &Call,
@@ -63,27 +168,19 @@ fn answer(
     rules: &mut [Named<'_>],
     access: Access,
 ) -> Result<(), Failure> {
-    let terms = Terms {
-        now_ms: call.now_ms(),
-        resolution: config::sliding_resolution(),
-        upto: request.upto,
-        reserve_ms: request.reserve_ms,
-        force: request.force,
-        id: request.id,
-    };
-    policies::apply(call.main_thread(), rules, terms.now_ms);
-    if config::only_shadows() {
-        rules.iter_mut().for_each(|rule| rule.ask.shadow = true);
-    }
+    let now_ms = call.now_ms();
+    prepare(call, rules, now_ms);
     let rules = &*rules;
-    let mut limiters = Limiters::open(call, request.keys, access, terms.now_ms)?;
-    let mut slots = SmallVec::<[Slot; FEW]>::new();
-    for key in 0..request.keys {
-        if let Some(rule) = rules.get(key).or(rules.first()) {
-            slots.push(Slot::new(limiters.get(key), &rule.ask));
-        }
-    }
+    let terms = terms(request, now_ms);
+    let mut limiters = Limiters::open(call, request.keys, access, now_ms)?;
+    let mut slots = slots(&limiters, request, rules);
     let decision = decide(&mut slots, &terms);
+    if access == Access::Write
+        && let Some(first_look_ms) = waits(call, request, &decision, &slots)
+    {
+        waiting::wait(call, request.keys, request.timeout_ms, first_look_ms);
+        return Ok(());
+    }
     let reply = Reply::new(&decision, &slots, request.with_keys);
     if access == Access::Write {
         let mut effects = SmallVec::<[(usize, Effect); FEW]>::new();

@@ -1,12 +1,13 @@
 //! `RL.POLICY SET|GET|DEL|LIST` and `RL.TOP`: for operators.
 //!
-//! What a replica gets is `RL._POLICY`: what is set for each name that changed, with absolute times.
+//! What a replica gets is `RL._POLICY`: what is set for each name that changed, with absolute
+//! times.
 
 use rl_core::policy::{Entry, Policy};
 use rl_core::request::{Arguments, parse_policy_set, parse_top};
 
 use crate::call::{Call, Command, Failure, Origin};
-use crate::{log, policies, top};
+use crate::{log, policies, top, waiting};
 
 /// The arguments behind a subcommand's name.
 struct Behind<'a>(&'a Call);
@@ -48,7 +49,9 @@ pub struct Del;
 impl Command for Del {
     fn run(call: &Call) -> Result<(), Failure> {
         let args = Behind(call);
-        let is_set = |name: &[u8]| policies::entry(call.main_thread(), name) != Entry::default();
+        let now_ms = call.now_ms();
+        let is_set =
+            |name: &[u8]| policies::entry(call.main_thread(), name).in_force(now_ms).is_some();
         let mut names: Vec<_> = (0..args.count()).map(|i| args.get(i)).collect();
         names.retain(|name| is_set(name));
         names.sort_unstable();
@@ -68,10 +71,11 @@ fn change(call: &Call, entries: &[(&[u8], Entry)]) {
     let now_ms = call.now_ms();
     let bytes = policies::with(call.main_thread(), |policies| {
         policies.prune(now_ms);
-        entries.iter().for_each(|(name, entry)| policies.put(name, *entry));
+        entries.iter().for_each(|(name, entry)| policies.put(name, entry.clone()));
         policies.encode(entries.iter().map(|(name, _)| *name))
     });
     call.replicate_policies(&bytes);
+    waiting::wake_all(call.context());
 }
 
 /// `RL._POLICY`: what a primary sends.

@@ -1,0 +1,428 @@
+//! `TIMEOUT`: clients that wait in the server for permits.
+//!
+//! A waiting client is blocked on its keys, so that the server itself answers it when its slot
+//! moves away or the primary becomes a replica. It holds no permit. [`rl_core::queue`] says who is
+//! looked at when; one timer of the server wakes this file up for it.
+//!
+//! A look reads only. Whoever can be served is, by calling `RL.ACQUIREX` again with the same
+//! arguments: the server then applies its own rules (a slot that is moving, a read-only replica) as
+//! for any client, and the permits are deducted and replicated as by any other call. That call must
+//! not block, and does not: where blocking is denied, `TIMEOUT` counts as 0.
+
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use lazy_static::lazy_static;
+use redis_module::server_events::FlushSubevent;
+use redis_module::{Context, RedisGILGuard, raw};
+use redis_module_macros::flush_event_handler;
+use rl_core::queue::{Queue, Ticket};
+use rl_core::request::Arguments;
+
+use crate::call::{Call, MainThread, api, live_clock_ms};
+use crate::commands::acquire::{Look, look};
+use crate::config;
+
+/// A key in a database.
+type KeyName = (i32, Box<[u8]>);
+
+/// A client that waits.
+struct Seat {
+    client: *mut raw::RedisModuleBlockedClient,
+    /// Its command, retained.
+    argv: Vec<*mut raw::RedisModuleString>,
+    db: i32,
+    answer: *mut Answer,
+}
+
+/// What a client is to be answered, kept by the server with the blocked client.
+struct Answer {
+    ticket: Ticket,
+    /// The reply to its call; null as long as there is none.
+    reply: *mut raw::RedisModuleCallReply,
+}
+
+#[derive(Default)]
+struct Waiting {
+    queue: Queue<KeyName>,
+    seats: HashMap<Ticket, Seat>,
+    /// Whose seat a blocked client's is: the server tells of one that vanished by its address.
+    tickets: HashMap<*mut raw::RedisModuleBlockedClient, Ticket>,
+    /// The timer that is set, and for when.
+    timer: Option<(raw::RedisModuleTimerID, i64)>,
+    counts: Counts,
+}
+
+/// Waits that came to an end.
+#[derive(Clone, Copy, Default)]
+pub struct Counts {
+    /// By a grant.
+    pub granted: u64,
+    /// By a denial at the deadline.
+    pub timed_out: u64,
+}
+
+// SAFETY: only ever looked at on the main thread, which `RedisGILGuard` makes sure of.
+unsafe impl Send for Waiting {}
+
+lazy_static! {
+    static ref WAITING: RedisGILGuard<Waiting> = RedisGILGuard::default();
+}
+
+/// Looks at the state. Nothing that can call back into this file may run inside.
+fn with<T>(look: impl FnOnce(&mut Waiting) -> T) -> T {
+    look(&mut WAITING.lock(&MainThread::in_callback()))
+}
+
+/// How many clients wait.
+pub fn waiters() -> usize {
+    with(|waiting| waiting.queue.len())
+}
+
+/// How waits ended.
+pub fn counts() -> Counts {
+    with(|waiting| waiting.counts)
+}
+
+fn key_name(db: i32, key: &[u8]) -> KeyName {
+    (db, key.into())
+}
+
+/// Whether somebody waits on one of the first `keys` arguments of a call, so that a newcomer who
+/// can wait queues behind.
+pub fn is_ahead(call: &Call, keys: usize) -> bool {
+    with(|waiting| {
+        !waiting.queue.is_empty()
+            && (0..keys).any(|i| waiting.queue.has_waiters(&key_name(call.db(), call.get(i))))
+    })
+}
+
+/// Whether one more may wait, here and now.
+pub fn has_room(call: &Call) -> bool {
+    waiters() < config::max_waiters() && !call.denies_blocking()
+}
+
+/// Blocks the client of a call until it is served or the time is over. `first_look_ms` is how long
+/// it will be denied at least.
+pub fn wait(call: &Call, keys: usize, timeout_ms: i64, first_look_ms: i64) {
+    let now_ms = live_clock_ms();
+    let names: Vec<_> = (0..keys).map(|i| key_name(call.db(), call.get(i))).collect();
+    let ticket =
+        with(|waiting| waiting.queue.join(names.clone(), now_ms.saturating_add(timeout_ms)));
+    let answer = Box::into_raw(Box::new(Answer { ticket, reply: ptr::null_mut() }));
+    let client = call.block_on_keys(keys, &CALLBACKS, answer.cast());
+    let seat = Seat { client, argv: call.retain(), db: call.db(), answer };
+    with(|waiting| {
+        waiting.tickets.insert(seat.client, ticket);
+        waiting.seats.insert(ticket, seat);
+        let at_ms = now_ms.saturating_add(first_look_ms.max(0));
+        names.iter().for_each(|key| waiting.queue.walk_no_later_than(key, at_ms));
+    });
+    arm(call.context());
+}
+
+/// The callbacks of a blocked client.
+pub struct Callbacks {
+    /// When one of its keys may have become ready.
+    pub ready: raw::RedisModuleCmdFunc,
+    /// When it is unblocked by this file, or by `CLIENT UNBLOCK`.
+    pub timeout: raw::RedisModuleCmdFunc,
+    /// When its connection is gone, or the server answered it by itself.
+    pub disconnected: raw::RedisModuleDisconnectFunc,
+    /// When the server lets go of the answer.
+    pub free: Option<unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut c_void)>,
+}
+
+static CALLBACKS: Callbacks = Callbacks {
+    ready: Some(on_ready),
+    timeout: Some(on_unblocked),
+    disconnected: Some(on_disconnected),
+    free: Some(free_answer),
+};
+
+/// The server's own idea of readiness (a key was created) says nothing here.
+extern "C" fn on_ready(
+    _: *mut raw::RedisModuleCtx,
+    _: *mut *mut raw::RedisModuleString,
+    _: c_int,
+) -> c_int {
+    raw::REDISMODULE_ERR as c_int
+}
+
+/// Answers a client that is being unblocked.
+extern "C" fn on_unblocked(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: the private data is the `Answer` of `wait`, which the server keeps until
+    // `free_answer`.
+    let answer = unsafe { &*api!(RedisModule_GetBlockedClientPrivateData)(ctx).cast::<Answer>() };
+    if answer.reply.is_null() {
+        // CLIENT UNBLOCK: a denial, as if the time were over.
+        leave(answer.ticket, None);
+        // SAFETY: context and arguments are those of the client's command.
+        let call = unsafe { Call::new(ctx, argv, argc) };
+        crate::commands::acquire::deny(&call);
+        arm(ctx);
+    } else {
+        // SAFETY: the reply is alive until `free_answer`.
+        unsafe { api!(RedisModule_ReplyWithCallReply)(ctx, answer.reply) };
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+extern "C" fn on_disconnected(
+    ctx: *mut raw::RedisModuleCtx,
+    client: *mut raw::RedisModuleBlockedClient,
+) {
+    if let Some(ticket) = with(|waiting| waiting.tickets.get(&client).copied()) {
+        leave(ticket, None);
+        arm(ctx);
+    }
+}
+
+extern "C" fn free_answer(_: *mut raw::RedisModuleCtx, answer: *mut c_void) {
+    // SAFETY: boxed by `wait`, and the server lets go of it.
+    let answer = unsafe { Box::from_raw(answer.cast::<Answer>()) };
+    if !answer.reply.is_null() {
+        // SAFETY: made by `serve`, and nobody else's.
+        unsafe { api!(RedisModule_FreeCallReply)(answer.reply) };
+    }
+}
+
+/// Takes a client out of the queue and lets go of its command.
+fn leave(ticket: Ticket, walked: Option<&KeyName>) -> Option<Seat> {
+    let seat = with(|waiting| {
+        waiting.queue.leave(ticket, walked);
+        let seat = waiting.seats.remove(&ticket)?;
+        waiting.tickets.remove(&seat.client);
+        Some(seat)
+    })?;
+    for string in &seat.argv {
+        // SAFETY: retained by `Call::retain`.
+        unsafe { api!(RedisModule_FreeString)(ptr::null_mut(), *string) };
+    }
+    Some(seat)
+}
+
+/// Sets the timer for the next thing to do.
+fn arm(ctx: *mut raw::RedisModuleCtx) {
+    arm_no_earlier_than(ctx, i64::MIN);
+}
+
+fn arm_no_earlier_than(ctx: *mut raw::RedisModuleCtx, earliest_ms: i64) {
+    with(|waiting| {
+        let next_ms = waiting.queue.next_ms().map(|next_ms| next_ms.max(earliest_ms));
+        // SAFETY: `ctx` is the context of a running command or callback.
+        unsafe {
+            match (waiting.timer, next_ms) {
+                (Some((_, at_ms)), Some(next_ms)) if at_ms <= next_ms => return,
+                (Some((timer, _)), _) => {
+                    api!(RedisModule_StopTimer)(ctx, timer, ptr::null_mut());
+                }
+                (None, _) => {}
+            }
+            waiting.timer = next_ms.map(|next_ms| {
+                let in_ms = next_ms.saturating_sub(live_clock_ms()).max(0);
+                (
+                    api!(RedisModule_CreateTimer)(ctx, in_ms, Some(on_timer), ptr::null_mut()),
+                    next_ms,
+                )
+            });
+        }
+    });
+}
+
+/// While writes are paused nothing may be granted; after so many ms it is looked at again.
+const PAUSED_MS: i64 = 5;
+
+/// How many clients one timer looks at, so that the others of the server need not wait for all of
+/// them.
+const MOST_LOOKS: usize = 500;
+
+extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
+    with(|waiting| waiting.timer = None);
+    // SAFETY: a plain getter.
+    if unsafe { api!(RedisModule_AvoidReplicaTraffic)() } != 0 {
+        return arm_no_earlier_than(ctx, live_clock_ms() + PAUSED_MS);
+    }
+    let mut looks = 0;
+    while looks < MOST_LOOKS
+        && let Some(key) = with(|waiting| waiting.queue.pop_walk(live_clock_ms()))
+    {
+        looks += walk(ctx, &key, MOST_LOOKS - looks);
+    }
+    while looks < MOST_LOOKS
+        && let Some(ticket) = with(|waiting| waiting.queue.expired(live_clock_ms()))
+    {
+        looks += 1;
+        let granted = serve(ctx, ticket, None) == Some(true);
+        with(|waiting| waiting.counts.timed_out += u64::from(!granted));
+    }
+    arm(ctx);
+}
+
+/// Walks the queue of a key, and says how many clients it looked at.
+fn walk(ctx: *mut raw::RedisModuleCtx, key: &KeyName, most: usize) -> usize {
+    let (mut looks, mut at) = (0, None);
+    while let Some(ticket) = with(|waiting| waiting.queue.next_on(key, at)) {
+        at = Some(ticket);
+        if looks == most {
+            with(|waiting| waiting.queue.walk_no_later_than(key, i64::MIN));
+            break;
+        }
+        looks += 1;
+        let now_ms = live_clock_ms();
+        let by = match look_for(ctx, ticket, now_ms) {
+            Look::Served | Look::Never => {
+                if serve(ctx, ticket, Some(key)).is_some() {
+                    continue;
+                }
+                // The server's clock for calls was a moment behind.
+                vec![(key.clone(), 1)]
+            }
+            Look::Denied(by) => by_name(ticket, by),
+        };
+        if !with(|waiting| waiting.queue.denied(key, &by, now_ms)) {
+            break;
+        }
+    }
+    looks
+}
+
+/// The denying keys by their names.
+fn by_name(ticket: Ticket, by: Vec<(usize, i64)>) -> Vec<(KeyName, i64)> {
+    let name = |i: usize| with(|waiting| waiting.queue.keys(ticket).get(i).cloned());
+    by.into_iter().filter_map(|(i, wait_ms)| Some((name(i)?, wait_ms))).collect()
+}
+
+/// What a waiter would be answered now.
+fn look_for(ctx: *mut raw::RedisModuleCtx, ticket: Ticket, now_ms: i64) -> Look {
+    let command =
+        with(|waiting| waiting.seats.get(&ticket).map(|seat| (seat.argv.clone(), seat.db)));
+    let Some((mut argv, db)) = command else {
+        return Look::Never;
+    };
+    // SAFETY: the context is that of the timer, and the arguments are retained as long as the
+    // client waits.
+    unsafe {
+        api!(RedisModule_SelectDb)(ctx, db);
+        let call = Call::new(ctx, argv.as_mut_ptr(), argv.len() as c_int);
+        // What became an error since is answered as the server answers it.
+        look(&call, now_ms).unwrap_or(Look::Served)
+    }
+}
+
+/// Calls the command of a waiter again and answers the reply, unless that is a denial and the time
+/// is not over: `None`.
+fn serve(ctx: *mut raw::RedisModuleCtx, ticket: Ticket, walked: Option<&KeyName>) -> Option<bool> {
+    let command =
+        with(|waiting| waiting.seats.get(&ticket).map(|seat| (seat.argv.clone(), seat.db)));
+    let (mut argv, db) = command?;
+    // SAFETY: as in `look_for`. "!ESMv": replicate what it writes, give errors as replies, with the
+    // checks of a script, and a vector of arguments with its length.
+    let (reply, granted, never) = unsafe {
+        api!(RedisModule_SelectDb)(ctx, db);
+        let (args, len) = (argv.as_mut_ptr().add(1), argv.len() - 1);
+        let name = c"RL.ACQUIREX".as_ptr();
+        let reply = api!(RedisModule_Call)(ctx, name, c"!ESMv".as_ptr(), args, len);
+        let field = |i| {
+            let element = api!(RedisModule_CallReplyArrayElement)(reply, i);
+            api!(RedisModule_CallReplyInteger)(element)
+        };
+        match api!(RedisModule_CallReplyType)(reply) as isize {
+            raw::REDISMODULE_REPLY_ARRAY => (reply, field(0) > 0, field(3) < 0),
+            _ => (reply, false, true),
+        }
+    };
+    if !granted && !never && walked.is_some() {
+        // SAFETY: made just now, and nobody else's.
+        unsafe { api!(RedisModule_FreeCallReply)(reply) };
+        return None;
+    }
+    with(|waiting| waiting.counts.granted += u64::from(granted));
+    let seat = leave(ticket, walked)?;
+    // SAFETY: the answer is alive until the server frees it, which is after it unblocked the
+    // client.
+    unsafe {
+        (*seat.answer).reply = reply;
+        api!(RedisModule_UnblockClient)(seat.client, seat.answer.cast());
+    }
+    Some(granted)
+}
+
+/// Says that something happened to a key that may let a waiter in.
+pub fn wake(ctx: *mut raw::RedisModuleCtx, db: i32, key: &[u8]) {
+    let woken = with(|waiting| {
+        if waiting.queue.is_empty() {
+            return false;
+        }
+        let key = key_name(db, key);
+        waiting.queue.walk_no_later_than(&key, i64::MIN);
+        waiting.queue.has_waiters(&key)
+    });
+    if woken {
+        arm(ctx);
+    }
+}
+
+/// Says that something happened to many keys.
+pub fn wake_all(ctx: *mut raw::RedisModuleCtx) {
+    if waiters() > 0 {
+        with(|waiting| waiting.queue.walk_all());
+        arm(ctx);
+    }
+}
+
+#[flush_event_handler]
+fn on_flush(ctx: &Context, event: FlushSubevent) {
+    if event == FlushSubevent::Ended {
+        wake_all(ctx.ctx);
+    }
+}
+
+extern "C" fn on_swap(
+    ctx: *mut raw::RedisModuleCtx,
+    _: raw::RedisModuleEvent,
+    _: u64,
+    _: *mut c_void,
+) {
+    wake_all(ctx);
+}
+
+extern "C" fn on_key_event(
+    ctx: *mut raw::RedisModuleCtx,
+    _: c_int,
+    _: *const std::ffi::c_char,
+    key: *mut raw::RedisModuleString,
+) -> c_int {
+    if waiters() > 0 {
+        let mut len = 0;
+        // SAFETY: the key is that of the event, and the context is for this callback.
+        let (db, key) = unsafe {
+            let bytes = api!(RedisModule_StringPtrLen)(key, &mut len);
+            (api!(RedisModule_GetSelectedDb)(ctx), std::slice::from_raw_parts(bytes.cast(), len))
+        };
+        wake(ctx, db, key);
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+/// Asks the server to tell when keys vanish or databases change places.
+pub fn subscribe(ctx: *mut raw::RedisModuleCtx) -> Result<(), String> {
+    let keys = raw::REDISMODULE_NOTIFY_GENERIC
+        | raw::REDISMODULE_NOTIFY_EXPIRED
+        | raw::REDISMODULE_NOTIFY_EVICTED;
+    let swaps = raw::RedisModuleEvent { id: raw::REDISMODULE_EVENT_SWAPDB, dataver: 1 };
+    // SAFETY: `ctx` is the context of the load.
+    let refused = unsafe {
+        api!(RedisModule_SubscribeToKeyspaceEvents)(ctx, keys, Some(on_key_event))
+            | api!(RedisModule_SubscribeToServerEvent)(ctx, swaps, Some(on_swap))
+    };
+    match refused {
+        0 => Ok(()),
+        _ => Err("the server refused to tell of events".into()),
+    }
+}
