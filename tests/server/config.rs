@@ -16,12 +16,13 @@ fn defaults() {
     for (name, value) in [
         ("rl.enforce", "yes"),
         ("rl.max-names", "1000"),
+        ("rl.max-waiters", "10000"),
         ("rl.top-capacity", "256"),
         ("rl.top-period", "60000"),
     ] {
         assert_eq!(client.config(name), value);
     }
-    assert_eq!(client.texts("CONFIG GET rl.*").len(), 2 * 6);
+    assert_eq!(client.texts("CONFIG GET rl.*").len(), 2 * 7);
 }
 
 #[test]
@@ -105,11 +106,11 @@ const REFUSED: &[(&str, &str)] = &[
     ("slot-validation", r#"not loaded: load argument "slot-validation" has no value"#),
     (
         "rl.slot-validation always",
-        r#"not loaded: unknown load argument "rl.slot-validation", expected one of sliding-resolution, top-capacity, top-period, max-names, slot-validation, enforce"#,
+        r#"not loaded: unknown load argument "rl.slot-validation", expected one of sliding-resolution, top-capacity, top-period, max-names, max-waiters, slot-validation, enforce"#,
     ),
     (
         "sliding-resolution 16 %s%n x",
-        r#"not loaded: unknown load argument "%s%n", expected one of sliding-resolution, top-capacity, top-period, max-names, slot-validation, enforce"#,
+        r#"not loaded: unknown load argument "%s%n", expected one of sliding-resolution, top-capacity, top-period, max-names, max-waiters, slot-validation, enforce"#,
     ),
 ];
 

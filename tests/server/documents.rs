@@ -173,7 +173,6 @@ fn wrong_calls() -> Vec<String> {
         ("RL.ACQUIREX k", "NAME"),
         ("RL.ACQUIREX k", "FORCE UPTO 5"),
         ("RL.ACQUIREX k", "COST 1000000000000 UPTO 5"),
-        ("RL.ACQUIREX k", "TIMEOUT 5s"),
         ("RL.ACQUIREX k LIMIT", ""),
     ];
     calls.extend(tails.map(|(head, tail)| format!("{head} {RULE} {tail}")));

@@ -5,7 +5,7 @@ use crate::harness::{Client, Server, args, words};
 
 const RULE: &str = "WINDOW 1s LIMIT 1 ALGO bucket";
 const FORMS: [&str; 2] = ["RL.ACQUIREX", "RL.PEEK"];
-const PLACE: &str = "to a rule, before UPTO, ID, RESERVE, FORCE and WITHKEYS";
+const PLACE: &str = "to a rule, before UPTO, ID, RESERVE, TIMEOUT, FORCE and WITHKEYS";
 const NOT_IN_PEEK: [&str; 3] = ["RESERVE", "FORCE", "TIMEOUT"];
 
 /// Every option word of the module.
@@ -307,7 +307,7 @@ fn options_out_of_place() {
             refusals.refuse(&format!("RL.PEEK k {RULE} WITHKEYS {word}"), &line);
         }
         for (form, expected) in [
-            ("RL.ACQUIREX", "a rule or UPTO, ID, RESERVE, FORCE or WITHKEYS"),
+            ("RL.ACQUIREX", "a rule or UPTO, ID, RESERVE, TIMEOUT, FORCE or WITHKEYS"),
             ("RL.PEEK", "a rule or UPTO, ID or WITHKEYS"),
         ] {
             for word in ["x", "FOR", "SHADOW", "KEYS", "WINDOWS", "5"] {
@@ -326,12 +326,12 @@ fn options_out_of_place() {
             );
         }
         refusals.refuse(
-            &format!("RL.ACQUIREX k {RULE} TIMEOUT 5s"),
-            "ERR TIMEOUT is not supported by this version",
+            &format!("RL.ACQUIREX k {RULE} TIMEOUT 5s FORCE"),
+            "ERR FORCE does not go with TIMEOUT",
         );
         refusals.refuse(
             &format!("RL.ACQUIREX k {RULE} TIMEOUT"),
-            "ERR TIMEOUT is not supported by this version",
+            "ERR syntax error, TIMEOUT has no value",
         );
         for (command, word) in
             [("RL.REFUND", "COST"), ("RL.RELEASE", "ID"), ("RL.BLOCK", "FOR"), ("RL.EXEMPT", "FOR")]

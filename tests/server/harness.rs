@@ -18,6 +18,17 @@ use tempfile::TempDir;
 /// How long anything may take before the test gives up.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The words put before the server's command, such as those of a memory checker.
+fn wrapper() -> Vec<String> {
+    let words = env::var("RL_TEST_WRAPPER").unwrap_or_default();
+    words.split_whitespace().map(str::to_owned).collect()
+}
+
+/// [`PATIENCE`], more of it where a wrapper slows the server down.
+fn patience() -> Duration {
+    if wrapper().is_empty() { PATIENCE } else { 10 * PATIENCE }
+}
+
 /// The algorithms of `RL.ACQUIRE`.
 pub const ALGORITHMS: [&str; 5] = ["sliding", "bucket", "leaky", "fixed", "counter"];
 
@@ -32,13 +43,18 @@ pub fn capacity(algorithm: &str, limit: u64) -> i64 {
 }
 
 /// Polls until `check` gives a value.
-pub fn wait_for<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
+pub fn wait_for<T>(what: &str, check: impl FnMut() -> Option<T>) -> T {
+    wait_up_to(patience(), what, check)
+}
+
+/// Polls until `check` gives a value, with a patience of its own.
+pub fn wait_up_to<T>(limit: Duration, what: &str, mut check: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(value) = check() {
             return value;
         }
-        assert!(begun.elapsed() < PATIENCE, "gave up waiting for {what}");
+        assert!(begun.elapsed() < limit, "gave up waiting for {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -87,12 +103,20 @@ pub struct Builder {
     lines: Vec<String>,
     module_args: Option<String>,
     cluster: bool,
+    sentinel: bool,
+    environment: Vec<(String, String)>,
 }
 
 impl Builder {
     /// Adds a line of redis.conf.
     pub fn conf(mut self, line: impl Into<String>) -> Builder {
         self.lines.push(line.into());
+        self
+    }
+
+    /// Sets a variable of the server's environment.
+    pub fn env(mut self, name: &str, value: impl Into<String>) -> Builder {
+        self.environment.push((name.into(), value.into()));
         self
     }
 
@@ -159,7 +183,18 @@ pub struct Server {
 impl Server {
     /// A server with the module, without persistence.
     pub fn builder() -> Builder {
-        Builder { lines: Vec::new(), module_args: Some(String::new()), cluster: false }
+        Builder {
+            lines: Vec::new(),
+            module_args: Some(String::new()),
+            cluster: false,
+            sentinel: false,
+            environment: Vec::new(),
+        }
+    }
+
+    /// A Sentinel: the same binary in another role, without data and without the module.
+    pub fn sentinel() -> Builder {
+        Builder { module_args: None, sentinel: true, ..Server::builder() }
     }
 
     /// Starts one as it comes.
@@ -190,11 +225,15 @@ impl Server {
             "daemonize no".into(),
             format!("dir \"{dir}\""),
             format!("logfile \"{dir}/server.log\""),
-            "save \"\"".into(),
-            "enable-debug-command yes".into(),
-            "enable-module-command yes".into(),
-            "repl-diskless-sync-delay 0".into(),
         ];
+        if !self.setup.sentinel {
+            lines.extend([
+                "save \"\"".into(),
+                "enable-debug-command yes".into(),
+                "enable-module-command yes".into(),
+                "repl-diskless-sync-delay 0".into(),
+            ]);
+        }
         lines.extend(self.bus_port.map(|port| format!("cluster-port {port}")));
         if let Some(args) = &self.setup.module_args {
             lines.push(format!("loadmodule \"{}\" {args}", module_path().display()));
@@ -207,8 +246,13 @@ impl Server {
     /// Starts the process and waits until it answers; else its log.
     fn spawn(&mut self) -> Result<(), String> {
         let output = fs::File::create(self.file("output.log")).expect("a file for the output");
-        let child = Command::new(program("RL_TEST_SERVER", "redis-server"))
+        let mut words = wrapper();
+        words.push(program("RL_TEST_SERVER", "redis-server"));
+        let child = Command::new(&words[0])
+            .args(&words[1..])
             .arg(self.file("redis.conf"))
+            .envs(self.setup.environment.iter().cloned())
+            .args(self.setup.sentinel.then_some("--sentinel"))
             .current_dir(self.dir.path())
             .stdin(Stdio::null())
             .stdout(output.try_clone().expect("a second handle"))
@@ -231,7 +275,7 @@ impl Server {
                     return Ok(());
                 }
             }
-            assert!(begun.elapsed() < PATIENCE, "the server is not ready:\n{}", self.log());
+            assert!(begun.elapsed() < patience(), "the server is not ready:\n{}", self.log());
             thread::sleep(Duration::from_millis(10));
         }
     }
@@ -243,7 +287,8 @@ impl Server {
         }
     }
 
-    fn kill(&mut self) {
+    /// Kills the server where it stands.
+    pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().expect("a running server");
             child.wait().expect("its exit");
@@ -267,6 +312,11 @@ impl Server {
         self.kill();
         meanwhile(self);
         self.respawn();
+    }
+
+    /// Starts a server that was killed, or returns its log.
+    pub fn try_respawn(&mut self) -> Result<(), String> {
+        self.spawn()
     }
 
     /// Kills the server and starts it again.
@@ -308,6 +358,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if !wrapper().is_empty() && self.child.is_some() && !thread::panicking() {
+            // A memory checker reports when the server ends in order.
+            if let Ok(mut client) = Client::connect(&self.url("")) {
+                let _ = client.call("SHUTDOWN NOSAVE NOW");
+            }
+            self.wait_for_exit();
+        }
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
             let _ = child.wait();
@@ -343,6 +400,23 @@ impl Words {
     /// Adds the words of a line.
     pub fn then(mut self, line: &str) -> Words {
         self.0.extend(words(line).0);
+        self
+    }
+
+    /// How many arguments there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Adds the arguments of another command.
+    pub fn append(mut self, other: Words) -> Words {
+        self.0.extend(other.0);
+        self
+    }
+
+    /// Puts the words of a line in front.
+    pub fn behind(mut self, line: &str) -> Words {
+        self.0.splice(0..0, words(line).0);
         self
     }
 
@@ -437,11 +511,23 @@ pub struct Client {
 
 impl Client {
     fn connect(url: &str) -> redis::RedisResult<Client> {
-        let mut connection = redis::Client::open(url)?.get_connection_with_timeout(PATIENCE)?;
-        connection.set_read_timeout(Some(PATIENCE))?;
+        let mut connection = redis::Client::open(url)?.get_connection_with_timeout(patience())?;
+        connection.set_read_timeout(Some(patience()))?;
         let (sender, pushes) = channel();
         connection.set_push_sender(sender);
         Ok(Client { connection, pushes })
+    }
+
+    /// A connection to whatever listens at a port.
+    pub fn at(port: u16) -> Result<Client, String> {
+        Client::connect(&format!("redis://127.0.0.1:{port}/")).map_err(|error| error.to_string())
+    }
+
+    /// Sends commands to a server that may be gone.
+    pub fn try_send(&mut self, commands: &[Words]) -> Result<(), String> {
+        let packed: Vec<u8> = commands.iter().flat_map(Words::packed).collect();
+        let sent = self.connection.send_packed_command(&packed);
+        sent.map_err(|error| format!("not sent: {error}"))
     }
 
     /// Sends commands without waiting for the replies.

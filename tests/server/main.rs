@@ -5,22 +5,37 @@
 //! | `RL_TEST_SERVER` | the server's binary, of Redis or Valkey | `redis-server` |
 //! | `RL_TEST_CLI` | the command line client | `redis-cli` |
 //! | `RL_TEST_MODULE` | the module | what this build made |
+//! | `RL_TEST_WRAPPER` | words before the server's command, see `scripts/memcheck` | none |
+//! | `RL_SOAK_CALLS`, `RL_SOAK_SEED` | how many calls `soak` makes, and which | 60000, 1 |
+//! | `RL_WRITE_FIXTURES` | a folder that `fixture` writes its files into | none |
 
 mod acquire;
 mod acquirex;
+mod anything;
 mod calls;
 mod cluster;
+mod cluster_failover;
 mod concurrency;
 mod config;
+mod crashes;
 mod denial;
 mod documents;
 mod durability;
+mod failover;
 mod grammar;
 mod harness;
 mod hostile;
+mod load;
 mod manage;
 mod memory;
 mod metadata;
+mod metrics;
+mod payloads;
 mod peek;
+mod policy;
 mod replication;
+mod reshard;
 mod routing;
+mod shadow;
+mod soak;
+mod top;

@@ -126,10 +126,10 @@ const TOLD: [Told; 8] = [
     Told {
         name: "rl.acquirex",
         arity: -8,
-        flags: &["module", "movablekeys", "write"],
+        flags: &["blocking", "module", "movablekeys", "write"],
         keys: [1, 1, 1],
-        arguments: &["key", "rule", "upto", "id", "reserve", "force", "withkeys"],
-        tokens: &["", "", "UPTO", "ID", "RESERVE", "FORCE", "WITHKEYS"],
+        arguments: &["key", "rule", "upto", "id", "reserve", "timeout", "force", "withkeys"],
+        tokens: &["", "", "UPTO", "ID", "RESERVE", "TIMEOUT", "FORCE", "WITHKEYS"],
     },
     Told {
         name: "rl.peek",
@@ -231,7 +231,7 @@ fn every_command_is_described() {
         );
         // What can be left out is marked so, and only that.
         for (argument, name) in arguments.iter().zip(told.arguments) {
-            let optional = ["upto", "reserve", "force", "withkeys"].contains(name)
+            let optional = ["upto", "reserve", "timeout", "force", "withkeys"].contains(name)
                 || (*name == "id" && movable);
             let pairs = array(argument).chunks(2);
             let flags =

@@ -1,0 +1,848 @@
+//! `RL.POLICY`: numbers replaced while the server runs, at once and for all, and what becomes of
+//! them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::calls::{COUNTING, acquirex, at_once, peek, timed, with_keys};
+use crate::cluster::cluster;
+use crate::harness::{
+    Client, Reply, Server, Words, wait_for, wait_for_children, wait_for_replica, words,
+};
+use crate::metadata::{array, field, int, text};
+
+/// What an application sends.
+fn call(key: &str, name: &str) -> String {
+    format!("RL.ACQUIREX {key} WINDOW 10d LIMIT 5 ALGO sliding NAME {name}")
+}
+
+/// Sets a policy with this limit.
+fn set(client: &mut Client, name: &str, limit: i64, options: &str) {
+    client.run(format!("RL.POLICY SET {name} WINDOW 10d LIMIT {limit} ALGO sliding {options}"));
+}
+
+/// The limit in force for a name, by what a call and by what the command says.
+fn limit(client: &mut Client, name: &str) -> i64 {
+    let peek = |client: &mut Client| {
+        Reply::of(&client.run(call("fresh", name).replace("ACQUIREX", "PEEK"))).limit
+    };
+    loop {
+        let (asked, got) = (peek(client), client.run(format!("RL.POLICY GET {name}")));
+        // Unless one for a time ended in between.
+        if peek(client) == asked {
+            assert_eq!(asked, if got == Value::Nil { 5 } else { int(field(&got, "limit")) });
+            return asked;
+        }
+    }
+}
+
+/// Sets a policy for a time, and looks at once.
+fn set_for(client: &mut Client, limit: i64, for_ms: i64) {
+    let set = format!("RL.POLICY SET n WINDOW 10d LIMIT {limit} ALGO sliding FOR {for_ms}");
+    let peek = call("fresh", "n").replace("ACQUIREX", "PEEK");
+    let (replies, when) = timed(client, [set.as_str(), &peek, "RL.POLICY GET n"]);
+    if when.end() - when.start() < for_ms {
+        assert_eq!(Reply::of(&replies[1]).limit, limit);
+        assert_eq!(int(field(&replies[2], "limit")), limit);
+        assert!((1..=for_ms).contains(&int(field(&replies[2], "for"))), "{replies:?}");
+    }
+}
+
+fn digest(client: &mut Client) -> String {
+    let digest = client.info("rl", "rl_policies_digest");
+    assert_eq!(digest.len(), 16, "{digest}");
+    digest
+}
+
+/// The names that have a policy in force.
+fn names(client: &mut Client) -> Vec<String> {
+    array(&client.run("RL.POLICY LIST")).iter().map(|pair| text(&array(pair)[0])).collect()
+}
+
+/// The numbers of each step, and how many permits the shared limiter has handed out by its end; 0
+/// stands for none.
+const STEPS: [(i64, i64); 6] = [(40, 40), (70, 70), (30, 70), (71, 71), (0, 71), (400, 400)];
+
+/// Each answer obeys a step that was begun before it came and not over when it was asked for. The
+/// limits tell steps apart, and the application's own is 5.
+#[test]
+fn the_very_next_acquisition_obeys_while_clients_run() {
+    const THREADS: usize = 20;
+    let limit_of = |step: usize| if STEPS[step].0 == 0 { 5 } else { STEPS[step].0 };
+    let server = Server::start();
+    let mut operator = server.client();
+    set(&mut operator, "api", STEPS[0].0, "");
+    let (begun, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (granted, calls) = (AtomicI64::new(0), AtomicUsize::new(0));
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _stop = StopOnDrop(&stop);
+        for worker in 0..THREADS {
+            let (begun, done, granted, calls, stop) = (&begun, &done, &granted, &calls, &stop);
+            let mut client = server.client();
+            scope.spawn(move || {
+                let line = call("shared", "api");
+                while !stop.load(Ordering::SeqCst) {
+                    let first = done.load(Ordering::SeqCst);
+                    let reply = Reply::of(&client.run(line.as_str()));
+                    let last = begun.load(Ordering::SeqCst);
+                    let allowed: Vec<i64> = (first..=last).map(limit_of).collect();
+                    assert!(allowed.contains(&reply.limit), "{worker}: {reply:?}, not {allowed:?}");
+                    granted.fetch_add(reply.granted, Ordering::SeqCst);
+                    calls.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        for (step, (limit, total)) in STEPS.into_iter().enumerate() {
+            begun.store(step, Ordering::SeqCst);
+            match limit {
+                0 => assert_eq!(operator.int("RL.POLICY DEL api"), 1),
+                limit => set(&mut operator, "api", limit, ""),
+            }
+            done.store(step, Ordering::SeqCst);
+            let (seen, enough) = (calls.load(Ordering::SeqCst), 10 * THREADS);
+            wait_for("the clients", || {
+                let asked = calls.load(Ordering::SeqCst) - seen >= enough;
+                (asked && granted.load(Ordering::SeqCst) >= total).then_some(())
+            });
+            // A raised limit gave what it added, a lowered one forgave nothing.
+            assert_eq!(granted.load(Ordering::SeqCst), total, "step {step}");
+        }
+    });
+    // In one pipeline, in a transaction, and in a script, the next call is the next one.
+    let policy = |n: i64| format!("RL.POLICY SET api WINDOW 10d LIMIT {n} ALGO sliding");
+    let replies = operator.pipeline([policy(501), call("k", "api"), policy(502), call("k", "api")]);
+    for (at, limit) in [(1, 501), (3, 502)] {
+        assert_eq!(Reply::of(replies[at].as_ref().expect("a reply")).limit, limit);
+    }
+    let (replies, _) = at_once(&mut operator, &[], &[&policy(503), &call("k", "api")]);
+    assert_eq!(Reply::of(&replies[1]).limit, 503);
+    let script = "redis.call('RL.POLICY', 'DEL', 'api') return redis.call(unpack(ARGV))";
+    let line = words("EVAL").arg(script).then("1 k").then(&call("k", "api"));
+    assert_eq!(Reply::of(&operator.run(line)).limit, 5);
+}
+
+/// Ends the clients on a panic too.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// All numbers come from the policy, cost and ID from the call; what was taken stays taken.
+#[test]
+fn every_number_is_replaced_and_permits_in_use_are_kept() {
+    let server = Server::start();
+    let mut client = server.client();
+    for asked in COUNTING {
+        for (policy, capacity, quota) in [
+            ("WINDOW 9d LIMIT 20 ALGO sliding", 20, 20),
+            ("WINDOW 9d LIMIT 20 ALGO bucket BURST 30", 30, 20),
+            ("WINDOW 9d LIMIT 20 ALGO fixed OFFSET -1d", 20, 20),
+            ("WINDOW 9d LIMIT 20 ALGO counter", 20, 20),
+        ] {
+            let case = format!("{asked} replaced by {policy}");
+            client.run("FLUSHALL");
+            let line = format!("k WINDOW 10d LIMIT 9 ALGO {asked} NAME n COST 2 WITHKEYS");
+            let mut reply = || {
+                let value = client.run(format!("RL.ACQUIREX {line}"));
+                let (reply, keys) = with_keys(&value);
+                (reply.limit, reply.remaining, keys[0][5], keys[0][6])
+            };
+            assert_eq!(reply(), (9, 7, 864_000_000, 9), "{case}");
+            server.client().run(format!("RL.POLICY SET n {policy}"));
+            assert_eq!(reply(), (capacity, capacity - 4, 777_600_000, quota), "{case}");
+            // The present number of permits in use was rounded up at most once.
+            assert_eq!(server.client().int("RL.POLICY DEL n"), 1);
+            let (limit, remaining, window, quota) = reply();
+            assert_eq!((limit, window, quota), (9, 864_000_000, 9), "{case}");
+            assert!((2..=3).contains(&remaining), "{case}: {remaining}");
+        }
+    }
+    // BLOCK and LIMIT 0, which is a switch to close an endpoint.
+    client.run("RL.POLICY SET login WINDOW 10d LIMIT 1 ALGO fixed BLOCK 1h");
+    client.run("RL.POLICY SET closed WINDOW 10d LIMIT 0 ALGO fixed");
+    let line = call("b", "login");
+    assert!(Reply::of(&client.run(line.as_str())).is_grant());
+    assert!(!Reply::of(&client.run(line.as_str())).is_grant());
+    client.run("RL.POLICY DEL login");
+    let reply = Reply::of(&client.run(line));
+    assert!(!reply.is_grant() && reply.retry_after > 3_590_000, "{reply:?}: the block goes on");
+    let reply = Reply::of(&client.run(call("c", "closed")));
+    assert_eq!((reply.granted, reply.retry_after, reply.limit), (0, -1, 0));
+    // Only rules that carry the name, in a call of several, and PEEK alike.
+    set(&mut client, "two", 50, "");
+    let rules = ["one", "two"].map(|name| format!("WINDOW 10d LIMIT 5 ALGO fixed NAME {name}"));
+    for command in ["RL.ACQUIREX", "RL.PEEK"] {
+        let line = format!("{command} x y {} WITHKEYS", rules.join(" "));
+        let (_, keys) = with_keys(&client.run(line));
+        assert_eq!([keys[0][1], keys[1][1]], [5, 50], "{command}");
+    }
+    assert_eq!(acquirex(&mut client, "z WINDOW 10d LIMIT 5 ALGO sliding").limit, 5);
+    // Names are told apart by case.
+    assert_eq!([limit(&mut client, "two"), limit(&mut client, "TWO")], [50, 5]);
+}
+
+/// What RESERVE lets through is in debt to a bucket; a log has no debts.
+#[test]
+fn a_policy_of_another_algorithm_holds_its_limit_over_reservations() {
+    for algorithm in ["sliding", "fixed", "counter"] {
+        let server = Server::start();
+        let mut client = server.client();
+        client.run(format!("RL.POLICY SET n WINDOW 10d LIMIT 2 ALGO {algorithm}"));
+        let line = "k WINDOW 10d LIMIT 2 ALGO bucket NAME n RESERVE 10d";
+        let granted: i64 = (0..10).map(|_| acquirex(&mut client, line).granted).sum();
+        assert_eq!(granted, 2, "{algorithm}");
+    }
+}
+
+#[test]
+fn a_policy_for_a_time_ends_by_itself() {
+    let server = Server::start();
+    let mut client = server.client();
+    let left = |client: &mut Client| match client.run("RL.POLICY GET n") {
+        Value::Nil => None,
+        policy => Some(int(field(&policy, "for"))),
+    };
+    // Nothing behind it.
+    let begun = client.time_ms();
+    set_for(&mut client, 7, 300);
+    wait_for("the end of FOR", || (limit(&mut client, "n") == 5).then_some(()));
+    assert!(client.time_ms() >= begun + 300, "it ended early");
+    assert_eq!(names(&mut client), Vec::<String>::new());
+    // A standing one behind it, which is shown again.
+    set(&mut client, "n", 8, "");
+    assert_eq!(left(&mut client), Some(-1));
+    let standing = digest(&mut client);
+    set(&mut client, "n", 9, "FOR 1h");
+    assert_eq!(limit(&mut client, "n"), 9);
+    assert_ne!(digest(&mut client), standing);
+    // A shorter time replaces a longer one.
+    set_for(&mut client, 10, 100);
+    set_for(&mut client, 11, 100);
+    thread::sleep(Duration::from_millis(120));
+    assert!([8, 9].contains(&limit(&mut client, "n")), "one of those set before");
+    // One without an end is for good.
+    set(&mut client, "n", 12, "FOR 50ms");
+    set(&mut client, "n", 13, "");
+    thread::sleep(Duration::from_millis(70));
+    assert_eq!((limit(&mut client, "n"), left(&mut client)), (13, Some(-1)));
+    // DEL takes all of it.
+    set(&mut client, "n", 14, "FOR 1h");
+    assert_eq!(client.int("RL.POLICY DEL n n other"), 1);
+    assert_eq!((limit(&mut client, "n"), left(&mut client)), (5, None));
+    assert_eq!(client.int("RL.POLICY DEL n"), 0);
+}
+
+/// "Then by itself back to what was set before": that was the longer one, whose time is not over.
+#[test]
+fn a_short_time_goes_back_to_the_longer_one_before_it() {
+    let server = Server::start();
+    let mut client = server.client();
+    set(&mut client, "n", 8, "");
+    set(&mut client, "n", 9, "FOR 1h");
+    set_for(&mut client, 10, 60);
+    thread::sleep(Duration::from_millis(80));
+    assert_eq!(limit(&mut client, "n"), 9);
+}
+
+#[test]
+fn what_ran_out_is_not_there_any_more() {
+    let server = Server::start();
+    let mut client = server.client();
+    let empty = digest(&mut client);
+    set(&mut client, "n", 7, "FOR 1h");
+    assert_eq!(client.info_number("rl", "rl_policies"), 1);
+    client.run("RL.POLICY DEL n");
+    set_for(&mut client, 7, 20);
+    thread::sleep(Duration::from_millis(40));
+    assert_eq!(digest(&mut client), empty);
+    assert_eq!(client.run("RL.POLICY GET n"), Value::Nil);
+    assert_eq!(client.info_number("rl", "rl_policies"), 0);
+    assert_eq!(client.int("RL.POLICY DEL n"), 0, "it was over already");
+}
+
+/// Some policies of all kinds.
+fn create(client: &mut Client) {
+    client.run("RL.POLICY SET a WINDOW 1h LIMIT 7 ALGO bucket BURST 70 BLOCK 5s SHADOW");
+    client.run("RL.POLICY SET b.B-_9 WINDOW 1d LIMIT 8 ALGO fixed OFFSET -3h");
+    client.run("RL.POLICY SET c WINDOW 1h LIMIT 1 ALGO concurrency");
+    set(client, "d", 9, "");
+    set(client, "d", 10, "FOR 1h");
+    set(client, "gone", 11, "");
+    client.run("RL.POLICY DEL gone");
+}
+
+/// The whole of a listing but for the time that is left.
+fn listed(client: &mut Client) -> BTreeMap<String, Vec<String>> {
+    let pairs = client.run("RL.POLICY LIST");
+    let of = |pair: &Value| {
+        let [name, policy] = array(pair) else { panic!("not a pair: {pair:?}") };
+        let fields = array(policy).chunks(2).filter(|pair| text(&pair[0]) != "for");
+        let fields = fields.map(|pair| format!("{}={:?}", text(&pair[0]), pair[1])).collect();
+        (text(name), fields)
+    };
+    array(&pairs).iter().map(of).collect()
+}
+
+/// Digest and listing are the same.
+fn assert_same(before: &(String, BTreeMap<String, Vec<String>>), client: &mut Client, case: &str) {
+    assert_eq!(before.1.len(), 4, "{case}: nothing to compare");
+    assert_eq!((digest(client), listed(client)), *before, "{case}");
+    assert_eq!(limit(client, "d"), 10, "{case}");
+}
+
+fn snapshot(client: &mut Client) -> (String, BTreeMap<String, Vec<String>>) {
+    (digest(client), listed(client))
+}
+
+#[test]
+fn policies_survive_saving() {
+    for (case, with_key) in [("no key at all", false), ("with a key", true)] {
+        let mut server = Server::start();
+        let mut client = server.client();
+        create(&mut client);
+        if with_key {
+            client.run("SET k v");
+        }
+        let before = snapshot(&mut client);
+        client.run("SAVE");
+        server.crash();
+        assert_same(&before, &mut server.client(), case);
+        // Loading clears what was set meanwhile.
+        set(&mut server.client(), "late", 3, "");
+        server.client().run("DEBUG RELOAD NOSAVE");
+        assert_same(&before, &mut server.client(), case);
+        server.restart();
+        assert_same(&before, &mut server.client(), case);
+        assert_eq!(server.client().int("RL.POLICY DEL d a b.B-_9 c"), 4, "{case}");
+        server.restart();
+        assert_eq!(names(&mut server.client()), Vec::<String>::new(), "{case}");
+    }
+}
+
+#[test]
+fn policies_survive_in_an_aof() {
+    for preamble in ["yes", "no"] {
+        let mut server = Server::builder()
+            .conf("appendonly yes")
+            .conf("appendfsync always")
+            .conf(format!("aof-use-rdb-preamble {preamble}"))
+            .start();
+        create(&mut server.client());
+        let before = snapshot(&mut server.client());
+        server.crash();
+        assert_same(&before, &mut server.client(), "as they were sent");
+        // Rewritten without the preamble they are lost, which the log says.
+        if preamble == "no" {
+            assert!(server.log().contains("aof-use-rdb-preamble"), "no warning in the log");
+            continue;
+        }
+        server.client().run("BGREWRITEAOF");
+        wait_for_children(&mut server.client());
+        server.crash();
+        assert_same(&before, &mut server.client(), "rewritten");
+        set(&mut server.client(), "late", 3, "");
+        server.client().run("RL.POLICY DEL late");
+        server.crash();
+        assert_same(&before, &mut server.client(), "rewritten, with more behind it");
+    }
+}
+
+#[test]
+fn a_policy_for_a_time_ends_while_the_server_is_down() {
+    let mut server = Server::start();
+    set(&mut server.client(), "n", 8, "");
+    set(&mut server.client(), "n", 9, "FOR 200ms");
+    server.client().run("SAVE");
+    server.crash_and(|_| thread::sleep(Duration::from_millis(210)));
+    assert_eq!(limit(&mut server.client(), "n"), 8);
+}
+
+#[test]
+fn replicas_have_them_and_keep_them_once_promoted() {
+    let mut primary = Server::start();
+    let replica = Server::builder().replica_of(&primary).start();
+    let chained = Server::builder().replica_of(&replica).start();
+    wait_for_replica(&primary, &replica);
+    wait_for_replica(&replica, &chained);
+    let mut client = primary.client();
+    create(&mut client);
+    let before = snapshot(&mut client);
+    for (ahead, behind) in [(&primary, &replica), (&replica, &chained)] {
+        wait_for_replica(ahead, behind);
+        assert_same(&before, &mut behind.client(), "replicated");
+    }
+    assert_eq!(primary.client().info_number("stats", "sync_full"), 1);
+    // In a transaction and from a script.
+    client.run("MULTI");
+    set(&mut client, "e", 3, "");
+    client.run("RL.POLICY DEL c");
+    client.run("EXEC");
+    client.run(words("EVAL").arg("return redis.call('RL.POLICY', 'DEL', 'e')").then("0"));
+    wait_for_replica(&primary, &replica);
+    let before = snapshot(&mut client);
+    assert_eq!(snapshot(&mut replica.client()), before);
+    let mut promoted = replica.client();
+    for line in ["RL.POLICY SET x WINDOW 1h LIMIT 1 ALGO fixed", "RL.POLICY DEL a", "RL._POLICY x"]
+    {
+        assert_eq!(promoted.error(line), "READONLY You can't write against a read only replica.");
+    }
+    primary.crash_and(|_| {
+        promoted.run("REPLICAOF NO ONE");
+    });
+    assert_eq!(snapshot(&mut promoted), before);
+    assert_eq!(promoted.int("RL.POLICY DEL d a"), 2);
+    wait_for_replica(&replica, &chained);
+    assert_eq!(names(&mut chained.client()), ["b.B-_9"]);
+}
+
+/// What a replica was sent is in its own AOF.
+#[test]
+fn a_replica_keeps_them_in_its_own_aof() {
+    let primary = Server::start();
+    let mut replica = Server::builder().conf("appendonly yes").conf("appendfsync always").start();
+    replica.client().run(format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    set(&mut primary.client(), "before", 3, "");
+    wait_for_replica(&primary, &replica);
+    wait_for_children(&mut replica.client());
+    create(&mut primary.client());
+    primary.client().run("RL.POLICY DEL before");
+    wait_for_replica(&primary, &replica);
+    let before = snapshot(&mut primary.client());
+    // It comes back as a primary, from its AOF alone.
+    replica.crash();
+    assert_same(&before, &mut replica.client(), "from its own AOF");
+}
+
+/// Those of a server that becomes a replica vanish, whether its primary has some or none.
+#[test]
+fn a_full_sync_leaves_only_those_of_the_primary() {
+    for load in ["disabled", "on-empty-db", "swapdb"] {
+        for some in [true, false] {
+            let case = format!("repl-diskless-load {load}, {some}");
+            let primary = Server::start();
+            if some {
+                create(&mut primary.client());
+            }
+            let replica = Server::builder().conf(format!("repl-diskless-load {load}")).start();
+            set(&mut replica.client(), "stale", 3, "");
+            set(&mut replica.client(), "d", 3, "FOR 1h");
+            replica.client().run(format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+            wait_for_replica(&primary, &replica);
+            let [ahead, behind] = [&primary, &replica].map(|server| snapshot(&mut server.client()));
+            assert_eq!(ahead, behind, "{case}");
+            assert_eq!(ahead.1.len(), if some { 4 } else { 0 }, "{case}");
+        }
+    }
+}
+
+#[test]
+fn flushing_keeps_policies() {
+    let primary = Server::start();
+    let replica = Server::builder().replica_of(&primary).start();
+    wait_for_replica(&primary, &replica);
+    let mut client = primary.client();
+    create(&mut client);
+    let before = snapshot(&mut client);
+    for flush in ["FLUSHALL", "FLUSHALL SYNC", "FLUSHALL ASYNC", "FLUSHDB", "SWAPDB 0 1"] {
+        client.run(flush);
+        assert_same(&before, &mut client, flush);
+        wait_for_replica(&primary, &replica);
+        assert_same(&before, &mut replica.client(), flush);
+    }
+}
+
+#[test]
+fn the_digest_tells_nodes_apart() {
+    let [primary, other] = [Server::start(), Server::start()];
+    let replica = Server::builder().replica_of(&primary).conf("replica-read-only no").start();
+    wait_for_replica(&primary, &replica);
+    let (mut client, mut behind, mut other) = (primary.client(), replica.client(), other.client());
+    let empty = digest(&mut client);
+    assert_eq!([digest(&mut behind), digest(&mut other)], [empty.clone(), empty.clone()]);
+    create(&mut client);
+    wait_for_replica(&primary, &replica);
+    let full = digest(&mut client);
+    assert_ne!(full, empty);
+    assert_eq!(digest(&mut behind), full);
+    // A difference in any number shows, and goes with it.
+    for policy in [
+        "WINDOW 1h LIMIT 7 ALGO bucket BURST 70 BLOCK 5s",
+        "WINDOW 1h LIMIT 7 ALGO bucket BURST 71 BLOCK 5s SHADOW",
+        "WINDOW 1h LIMIT 7 ALGO bucket BURST 70 BLOCK 6s SHADOW",
+        "WINDOW 2h LIMIT 7 ALGO bucket BURST 70 BLOCK 5s SHADOW",
+        "WINDOW 1h LIMIT 8 ALGO bucket BURST 70 BLOCK 5s SHADOW",
+        "WINDOW 1h LIMIT 7 ALGO sliding BLOCK 5s SHADOW",
+        "WINDOW 1h LIMIT 7 ALGO bucket BURST 70 BLOCK 5s SHADOW FOR 1h",
+    ] {
+        behind.run(format!("RL.POLICY SET a {policy}"));
+        assert_ne!(digest(&mut behind), full, "{policy}");
+        behind.run("RL.POLICY SET a WINDOW 1h LIMIT 7 ALGO bucket BURST 70 BLOCK 5s SHADOW");
+        assert_eq!(digest(&mut behind), full, "{policy}");
+    }
+    behind.run("RL.POLICY DEL a");
+    assert_ne!(digest(&mut behind), full);
+    // The order of what was set does not show.
+    for (client, order) in [(&mut client, ["x", "y", "z"]), (&mut other, ["z", "x", "y"])] {
+        client.run("RL.POLICY DEL a b.B-_9 c d");
+        order.iter().for_each(|name| set(client, name, 3, ""));
+    }
+    assert_eq!(digest(&mut client), digest(&mut other));
+}
+
+/// An error in the reply would be an outage.
+#[test]
+fn a_policy_for_the_other_kind_of_limiter_is_ignored_and_counted() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.run("RL.POLICY SET leases WINDOW 1h LIMIT 50 ALGO concurrency");
+    set(&mut client, "permits", 50, "SHADOW");
+    let lease =
+        |name: &str| format!("RL.ACQUIREX l WINDOW 1h LIMIT 3 ALGO concurrency NAME {name} ID me");
+    let two = "WINDOW 1h LIMIT 5 ALGO fixed NAME leases";
+    for (line, limit, mismatched) in [
+        (call("k", "leases"), 5, 1),
+        (lease("leases"), 50, 1),
+        (lease("permits"), 3, 2),
+        (call("k", "permits"), 50, 2),
+        (call("k", "leases"), 5, 3),
+        (format!("RL.ACQUIREX a b {two} {two}"), 5, 5),
+    ] {
+        assert_eq!(Reply::of(&client.run(line.as_str())).limit, limit, "{line}");
+        assert_eq!(client.info_number("rl", "rl_policies_mismatched"), mismatched, "{line}");
+    }
+    assert_eq!(client.info_number("rl", "rl_errors"), 0);
+}
+
+const RULE: &str = "WINDOW 1h LIMIT 5 ALGO fixed";
+const NAME_EXPECTED: &str = "NAME must be 1 to 64 letters, digits, '_', '.' or '-' and no option";
+
+const HIGH: &str = "315360000000 ms";
+
+/// Each line is refused by exactly this message, counted, and changes nothing.
+fn assert_refused<'a>(cases: impl IntoIterator<Item = (Words, &'a str)>) {
+    let server = Server::start();
+    let mut client = server.client();
+    let (empty, mut errors) = (digest(&mut client), 0);
+    for (line, error) in cases {
+        let shown = line.lossy();
+        let answer = client.error(line.behind("RL.POLICY SET"));
+        assert_eq!(answer, format!("ERR {error}"), "{shown:?}");
+        errors += 1;
+    }
+    assert_eq!(client.info_number("rl", "rl_errors"), errors);
+    assert_eq!(digest(&mut client), empty);
+}
+
+#[test]
+fn options_are_refused_by_whole_lines() {
+    let twice = |word: &str| format!("syntax error, {word} is given twice");
+    let expected =
+        "syntax error, expected WINDOW, LIMIT, ALGO, BURST, OFFSET, BLOCK, SHADOW or FOR";
+    let mut cases: Vec<(String, String)> = [
+        ("COST 1", "syntax error, COST belongs to the rule of a call, not to a policy"),
+        ("NAME x", "syntax error, NAME belongs to the rule of a call, not to a policy"),
+        ("COST", "syntax error, COST belongs to the rule of a call, not to a policy"),
+        ("BURST 5", "BURST goes with ALGO bucket only"),
+        ("FOR 0", &format!("FOR must be 1 to {HIGH}, got '0'")),
+        ("FOR -1", &format!("FOR must be 1 to {HIGH}, got '-1'")),
+        ("FOR 3651d", &format!("FOR must be 1 to {HIGH}, got '3651d'")),
+        ("BLOCK 0", &format!("BLOCK must be 1 to {HIGH}, got '0'")),
+        ("OFFSET 1w", &format!("OFFSET must be -315360000000 to {HIGH}, got '1w'")),
+        ("SHADOW yes", &format!("{expected}, got 'yes'")),
+        ("UPTO 3", &format!("{expected}, got 'UPTO'")),
+        ("TIMEOUT 3", &format!("{expected}, got 'TIMEOUT'")),
+        ("RESERVE 3", &format!("{expected}, got 'RESERVE'")),
+        ("ID x", &format!("{expected}, got 'ID'")),
+        ("FORCE", &format!("{expected}, got 'FORCE'")),
+        ("WITHKEYS", &format!("{expected}, got 'WITHKEYS'")),
+        ("COUNT 3", &format!("{expected}, got 'COUNT'")),
+        ("SHADOW SHADOW", &twice("SHADOW")),
+    ]
+    .map(|(tail, error)| (format!("n {RULE} {tail}"), error.to_string()))
+    .to_vec();
+    for (word, value) in [
+        ("WINDOW", "2h"),
+        ("LIMIT", "6"),
+        ("ALGO", "fixed"),
+        ("OFFSET", "1h"),
+        ("BLOCK", "1h"),
+        ("FOR", "1h"),
+    ] {
+        cases.push((format!("n {RULE} {word}"), format!("syntax error, {word} has no value")));
+        let once = if RULE.contains(word) { "" } else { &format!("{word} {value}") };
+        cases.push((format!("n {RULE} {once} {word} {value}"), twice(word)));
+    }
+    cases.push(("n WINDOW 1h LIMIT 5 ALGO bucket BURST 5 BURST 6".into(), twice("BURST")));
+    assert_refused(cases.iter().map(|(line, error)| (words(line), error.as_str())));
+}
+
+#[test]
+fn rules_and_names_are_refused_by_whole_lines() {
+    let name = |got: &str| format!("{NAME_EXPECTED}, got '{got}'");
+    assert_refused([
+        ("n WINDOW 1h LIMIT 5 SHADOW FOR 1h", "syntax error, rule 1 has no ALGO"),
+        ("n WINDOW 1h ALGO fixed FOR 1h", "syntax error, rule 1 has no LIMIT"),
+        ("n LIMIT 5 ALGO fixed FOR 1h", "syntax error, rule 1 has no WINDOW"),
+        ("n WINDOW 0 LIMIT 5 ALGO fixed", &format!("WINDOW must be 1 to {HIGH}, got '0'")),
+        ("n WINDOW 1h LIMIT -1 ALGO fixed", "LIMIT must be 0 to 1000000000000, got '-1'"),
+        (
+            "n WINDOW 1h LIMIT 1000000000001 ALGO fixed",
+            "LIMIT must be 0 to 1000000000000, got '1000000000001'",
+        ),
+        ("n WINDOW 1h LIMIT 05 ALGO fixed", "LIMIT must be 0 to 1000000000000, got '05'"),
+        ("n WINDOW 1h LIMIT 5 ALGO bucket BURST 0", "BURST must be 1 to 1000000000000, got '0'"),
+        ("n WINDOW 1h LIMIT 5 ALGO leaky BURST 5", "BURST does not go with ALGO leaky"),
+        ("n WINDOW 1h LIMIT 5 ALGO sliding OFFSET 5", "OFFSET goes with ALGO fixed only"),
+        (
+            "n WINDOW 1h LIMIT 5 ALGO gcra",
+            "unknown ALGO 'gcra', expected sliding, bucket, leaky, fixed, counter or concurrency",
+        ),
+        ("WINDOW 1h LIMIT 5 ALGO fixed FOR 1h", &name("WINDOW")),
+        ("a/b WINDOW 1h LIMIT 5 ALGO fixed", &name("a/b")),
+        ("shadow WINDOW 1h LIMIT 5 ALGO fixed", &name("shadow")),
+    ].map(|(line, error)| (words(line), error)));
+    // The server shows at most 64 bytes.
+    let long = "n".repeat(65);
+    let names: [(&[u8], &str); 4] =
+        [(b"", ""), (long.as_bytes(), &long[..64]), (b"a b", "a b"), (b"\xff", "\\xff")];
+    let names = names.map(|(bytes, shown)| (words("").arg(bytes).then(RULE), name(shown)));
+    assert_refused(names.iter().map(|(line, error)| (line.clone(), error.as_str())));
+}
+
+#[test]
+fn the_server_refuses_what_has_too_few_words() {
+    let server = Server::start();
+    let mut client = server.client();
+    for (line, command) in [
+        ("RL.POLICY", "rl.policy"),
+        ("RL.POLICY SET", "rl.policy|set"),
+        ("RL.POLICY SET n WINDOW 1h LIMIT 5 ALGO", "rl.policy|set"),
+        ("RL.POLICY GET", "rl.policy|get"),
+        ("RL.POLICY GET a b", "rl.policy|get"),
+        ("RL.POLICY DEL", "rl.policy|del"),
+        ("RL.POLICY LIST x", "rl.policy|list"),
+    ] {
+        let error = format!("ERR wrong number of arguments for '{command}' command");
+        assert_eq!(client.error(line), error, "{line}");
+    }
+    assert_eq!(
+        client.error("RL.POLICY FLUSH"),
+        "ERR unknown subcommand 'FLUSH'. Try RL.POLICY HELP."
+    );
+    // The longest name, all its characters, words in any case and order.
+    let name = format!("AZaz09_.-{}", "n".repeat(55));
+    client.run(format!("rl.policy set {name} shadow algo FIXED for 1h limit 5 window 1h"));
+    assert_eq!(names(&mut client), [name]);
+}
+
+#[test]
+fn a_replicated_policy_is_not_for_clients_and_a_damaged_one_is_skipped() {
+    let mut server = Server::builder().conf("appendonly yes").conf("appendfsync always").start();
+    let mut client = server.client();
+    let not_for_clients = "ERR this command is sent by a primary to its replicas, not by clients";
+    for line in ["RL._POLICY", "RL._POLICY x", "RL._POLICY x y"] {
+        assert_eq!(client.error(line), not_for_clients, "{line}");
+    }
+    create(&mut client);
+    let before = snapshot(&mut client);
+    server.crash_and(|server| {
+        let dir = std::fs::read_dir(server.file("appendonlydir")).expect("the directory");
+        let mut paths = dir.map(|entry| entry.expect("an entry").path());
+        let path = paths.find(|path| path.to_string_lossy().ends_with(".incr.aof"));
+        let mut aof = std::fs::read(path.as_ref().expect("an AOF")).expect("the AOF");
+        for blob in [&b""[..], b"\x63", b"\x01\x01", b"\x01\xff\xff\xff\xff\xff\xff", b"%s%n"] {
+            aof.extend(redis::pack_command(&[b"RL._POLICY".to_vec(), blob.to_vec()]));
+        }
+        aof.extend(redis::pack_command(&[b"RL._POLICY".to_vec()]));
+        std::fs::write(path.expect("an AOF"), aof).expect("a write");
+    });
+    assert_same(&before, &mut server.client(), "behind damaged ones");
+    assert!(server.log().contains("policies skipped: "), "nothing in the log");
+}
+
+#[test]
+fn get_and_list_tell_all_numbers() {
+    let server = Server::start();
+    let (mut client, mut resp3) = (server.client(), server.client_resp3());
+    create(&mut client);
+    let names = ["algo", "window", "limit", "burst", "offset", "block", "shadow", "for"];
+    let expected = [
+        ("a", "bucket", [3_600_000, 7, 70, 0, 5000, 1, -1]),
+        // Where its windows begin in its day.
+        ("b.B-_9", "fixed", [86_400_000, 8, 8, 75_600_000, 0, 0, -1]),
+        ("c", "concurrency", [3_600_000, 1, 1, 0, 0, 0, -1]),
+        ("d", "sliding", [864_000_000, 10, 10, 0, 0, 0, 3_600_000]),
+    ];
+    let check = |policy: &Value, (name, algo, numbers): &(&str, &str, [i64; 7])| {
+        let pairs: Vec<(Value, Value)> = match policy {
+            Value::Map(pairs) => pairs.clone(),
+            flat => array(flat).chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect(),
+        };
+        let found: Vec<String> = pairs.iter().map(|(name, _)| text(name)).collect();
+        assert_eq!(found, names, "{name}");
+        assert_eq!(text(&pairs[0].1), *algo, "{name}");
+        let mut values: Vec<i64> = pairs[1..].iter().map(|(_, value)| int(value)).collect();
+        if let Some(left) = values.last_mut().filter(|left| (3_590_000..3_600_000).contains(*left))
+        {
+            *left = 3_600_000;
+        }
+        assert_eq!(values, numbers, "{name}");
+    };
+    for (client, maps) in [(&mut client, false), (&mut resp3, true)] {
+        let list = client.run("RL.POLICY LIST");
+        assert_eq!(array(&list).len(), expected.len());
+        for (pair, expected) in array(&list).iter().zip(&expected) {
+            let [name, policy] = array(pair) else { panic!("not a pair: {pair:?}") };
+            assert_eq!(text(name), expected.0);
+            let got = client.run(format!("RL.POLICY GET {}", expected.0));
+            for policy in [policy, &got] {
+                assert_eq!(matches!(policy, Value::Map(_)), maps, "{policy:?}");
+                check(policy, expected);
+            }
+        }
+        assert_eq!(client.run("RL.POLICY GET missing"), Value::Nil);
+        assert_eq!(client.info_number("rl", "rl_policies"), 4);
+    }
+    client.run("RL.POLICY DEL a b.B-_9 c d");
+    assert_eq!(client.run("RL.POLICY LIST"), Value::Array(vec![]));
+}
+
+/// Modules name the categories of their commands from 7.2 on; before, users are given commands by
+/// name.
+fn has_categories(client: &mut Client) -> bool {
+    let version = client.info("server", "redis_version");
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().expect("a number"));
+    (parts.next(), parts.next()) >= (Some(7), Some(2))
+}
+
+#[test]
+fn only_an_administrator_runs_it() {
+    let server = Server::start();
+    let mut admin = server.client();
+    set(&mut admin, "n", 7, "");
+    let lines = [
+        "RL.POLICY SET n WINDOW 1h LIMIT 1 ALGO fixed",
+        "RL.POLICY DEL n",
+        "RL.POLICY GET n",
+        "RL.POLICY LIST",
+        "RL.TOP",
+    ];
+    let as_user = |rules: &str| {
+        server.client().run(format!("ACL SETUSER u reset on nopass ~* {rules}"));
+        let mut user = server.client();
+        user.run("AUTH u x");
+        user
+    };
+    let mut users = vec!["+@all -rl.policy -rl.top", "+rl.acquirex +rl.peek"];
+    if has_categories(&mut admin) {
+        users.extend(["+@all -@admin", "+@read +@write +@fast -@admin"]);
+    }
+    for rules in users {
+        let mut user = as_user(rules);
+        for line in lines {
+            let error = user.error(line);
+            assert!(error.starts_with("NOPERM "), "{rules}: {line}: {error}");
+        }
+        assert_eq!(Reply::of(&user.run(call("k", "n"))).limit, 7, "{rules}");
+        assert_eq!(limit(&mut admin, "n"), 7);
+    }
+    // One that may only look.
+    let mut user = as_user("-@all +rl.policy|get +rl.policy|list");
+    assert!(user.error(lines[0]).starts_with("NOPERM "));
+    assert!(user.error(lines[1]).starts_with("NOPERM "));
+    user.run(lines[2]);
+    assert_eq!(names(&mut user), ["n"]);
+    for (command, flags) in [
+        ("rl.policy|set", vec!["admin", "module", "write"]),
+        ("rl.policy|del", vec!["admin", "module", "write"]),
+        ("rl.policy|get", vec!["admin", "module", "readonly"]),
+        ("rl.policy|list", vec!["admin", "module", "readonly"]),
+        ("rl.top", vec!["admin", "module", "readonly"]),
+    ] {
+        let info = admin.run(format!("COMMAND INFO {command}"));
+        let found = crate::metadata::sorted(&array(&array(&info)[0])[2]);
+        assert_eq!(found, flags, "{command}");
+    }
+}
+
+#[test]
+fn each_primary_of_a_cluster_has_its_own() {
+    let nodes = cluster();
+    let mut clients: Vec<Client> = nodes.iter().map(Server::client).collect();
+    set(&mut clients[1], "n", 7, "");
+    let limits: Vec<Option<i64>> = clients
+        .iter_mut()
+        .map(|client| match client.run("RL.POLICY GET n") {
+            Value::Nil => None,
+            policy => Some(int(field(&policy, "limit"))),
+        })
+        .collect();
+    assert_eq!(limits, [None, Some(7), None]);
+    let digests: Vec<String> = clients.iter_mut().map(digest).collect();
+    assert!(digests[0] == digests[2] && digests[0] != digests[1], "{digests:?}");
+    for client in &mut clients {
+        set(client, "n", 8, "");
+    }
+    let digests: Vec<String> = clients.iter_mut().map(digest).collect();
+    assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
+}
+
+/// How long the server itself took for a command since `CONFIG RESETSTAT`, in µs a call.
+fn usec_per_call(client: &mut Client, command: &str) -> f64 {
+    let stats = client.info("commandstats", &format!("cmdstat_{command}"));
+    let field = stats.split(',').find_map(|field| field.strip_prefix("usec_per_call="));
+    field.unwrap_or_else(|| panic!("no {command}: {stats}")).parse().expect("a number")
+}
+
+#[test]
+fn ten_thousand_policies_cost_a_call_nothing() {
+    const MANY: usize = 10_000;
+    let server = Server::start();
+    let mut client = server.client();
+    let name = |i: usize| format!("policy-number-{i}");
+    let cost = |client: &mut Client, names: &dyn Fn(usize) -> String| {
+        // The best of some rounds: other tests run beside this one.
+        let round = |client: &mut Client| {
+            client.run("CONFIG RESETSTAT");
+            let lines = (0..2000).map(|i| call("k", &names(i)));
+            client.pipeline(lines).into_iter().for_each(|reply| drop(reply.expect("a reply")));
+            usec_per_call(client, "rl.acquirex")
+        };
+        (0..10).map(|_| round(client)).fold(f64::MAX, f64::min)
+    };
+    let one = |_: usize| name(0);
+    set(&mut client, &name(0), 2, "");
+    let before = cost(&mut client, &one);
+    let lines = (0..MANY).map(|i| {
+        let hours = i + 1;
+        words(&format!("RL.POLICY SET {} WINDOW {hours}s LIMIT 2 ALGO sliding", name(i)))
+    });
+    for reply in client.pipeline(lines.collect::<Vec<Words>>()) {
+        reply.expect("OK");
+    }
+    assert_eq!(client.info_number("rl", "rl_policies"), MANY as i64);
+    let same = cost(&mut client, &one);
+    assert!(same < 2.0 * before + 0.5, "{before} µs with one policy, {same} with {MANY}");
+    let spread = cost(&mut client, &|i| name(i * 5));
+    assert!(spread < 3.0 * before + 1.0, "{before} µs with one policy, {spread} over all names");
+    let info = (0..5).map(|_| {
+        client.run("CONFIG RESETSTAT");
+        client.run("INFO rl");
+        usec_per_call(&mut client, "info")
+    });
+    let info = info.fold(f64::MAX, f64::min);
+    assert!(info < 20_000.0, "INFO rl took {info} µs");
+    println!("named call: {before} µs, {same} µs, {spread} µs; INFO rl: {info} µs");
+    let replica = Server::builder().replica_of(&server).start();
+    wait_for_replica(&server, &replica);
+    assert_eq!(digest(&mut replica.client()), digest(&mut client));
+    assert_eq!(peek(&mut client, &call("x", &name(MANY - 1))[12..]).limit, 2);
+}
