@@ -76,7 +76,9 @@ impl<'call> Limiters<'call> {
         for (index, effect) in corrections.chain(effects) {
             if let Some(key) = self.keys.get_mut(index) {
                 key.apply(effect);
-                waiting::wake(self.call.context(), self.call.db(), self.call.get(index));
+                if waiting::waiters() > 0 {
+                    waiting::wake(self.call.context(), self.call.db(), self.call.get(index));
+                }
                 let start = blobs.len;
                 codec::encode_effect(effect, &mut blobs);
                 spans.push((index, start..blobs.len));
