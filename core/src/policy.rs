@@ -140,6 +140,9 @@ impl Policies {
         for (name, entry) in self.sorted() {
             let mut entry = entry.clone();
             entry.prune(now_ms);
+            // Not when they end: the same policy set on one node after the other ends at different
+            // times.
+            entry.temporary.iter_mut().for_each(|(_, until_ms)| *until_ms = 0);
             if !entry.is_empty() {
                 codec::encode_entry(name, &entry, &mut bytes);
             }

@@ -419,7 +419,7 @@ fn the_number_of_limiters_is_right_after_loading_and_flushing() {
     client.run("RL.ACQUIREX a b WINDOW 10d LIMIT 9 ALGO concurrency NAME n ID x");
     let replica = Server::builder().replica_of(&server).start();
     wait_for_replica(&server, &replica);
-    assert_eq!(limiters(&mut replica.client()), 7);
+    expect(&mut replica.client(), "replicated", 7);
     client.run("DEBUG RELOAD");
     expect(&mut client, "reloaded", 7);
     client.run("BGREWRITEAOF");
@@ -433,7 +433,7 @@ fn the_number_of_limiters_is_right_after_loading_and_flushing() {
     client.run("FLUSHDB");
     expect(&mut client, "one database flushed", 5);
     wait_for_replica(&server, &replica);
-    assert_eq!(limiters(&mut replica.client()), 5);
+    expect(&mut replica.client(), "replicated", 5);
     for flush in ["FLUSHALL ASYNC", "FLUSHALL SYNC"] {
         client.run(flush);
         expect(&mut client, flush, 0);
@@ -441,7 +441,7 @@ fn the_number_of_limiters_is_right_after_loading_and_flushing() {
         expect(&mut client, "created again", 3);
     }
     wait_for_replica(&server, &replica);
-    assert_eq!(limiters(&mut replica.client()), 3);
+    expect(&mut replica.client(), "replicated", 3);
     assert_eq!(Tally::of(&mut replica.client()), Tally::default(), "a replica grants nothing");
     assert_eq!(Tally::of(&mut client).calls, [4, 0, 0]);
 }

@@ -274,6 +274,7 @@ fn create(client: &mut Client) {
     client.run("RL.POLICY SET b.B-_9 WINDOW 1d LIMIT 8 ALGO fixed OFFSET -3h");
     client.run("RL.POLICY SET c WINDOW 1h LIMIT 1 ALGO concurrency");
     set(client, "d", 9, "");
+    set(client, "d", 12, "FOR 2h");
     set(client, "d", 10, "FOR 1h");
     set(client, "gone", 11, "");
     client.run("RL.POLICY DEL gone");

@@ -60,6 +60,20 @@ fn alone_it_grants_takes_what_it_has_and_binds() {
 }
 
 #[test]
+fn when_all_are_shadows_the_tightest_binds() {
+    let (_server, mut client) = watching("LIMIT 3 ALGO sliding");
+    let rule = quiet("sliding");
+    shown(&mut client, &format!("b {rule}"));
+    // Both are full in the end: the first, then.
+    for (remaining, key, b) in [(1, 1, 1), (0, 1, 1), (0, 0, 0)] {
+        let (reply, keys) = shown(&mut client, &format!("a b {rule}"));
+        assert_eq!((reply.granted, reply.key, reply.remaining), (1, key, remaining), "{reply:?}");
+        assert_eq!(keys[1][0], b, "{keys:?}");
+    }
+    assert_eq!(["a", "b"].map(|key| info(&mut client, key, "used")), [3, 3]);
+}
+
+#[test]
 fn beside_a_real_one_it_neither_denies_nor_binds_nor_limits() {
     for shadow_first in [true, false] {
         let (_server, mut client) = watching("LIMIT 3 ALGO sliding");
