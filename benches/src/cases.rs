@@ -1,97 +1,206 @@
-//! The commands that are measured. `__rand_int__` is replaced by a random key number.
+//! The commands that are measured. `__rand_int__` is replaced by a random key number, at each of
+//! its places by another one.
+//!
+//! Windows are long enough for no key to expire between two rounds, and limits high enough to grant
+//! all that a run asks for. Sliding logs, in the module as in sorted sets, are filled with about
+//! [`LOG_PERMITS`] before anything is measured, as they would be in use.
+
+use crate::scripts::Scripts;
 
 /// A command under load.
+#[derive(Clone)]
 pub struct Case {
     /// The name in the report.
-    pub name: &'static str,
-    /// Whether it is denied in all but the first round.
-    pub denied: bool,
+    pub name: String,
     /// The command, for redis-benchmark.
-    pub command: &'static [&'static str],
-}
-
-const fn granted(name: &'static str, command: &'static [&'static str]) -> Case {
-    Case { name, denied: false, command }
-}
-
-const fn denied(name: &'static str, command: &'static [&'static str]) -> Case {
-    Case { name, denied: true, command }
+    pub command: Vec<String>,
+    /// What the reply's first number is once every key has been asked for: how a limiter says that
+    /// it granted or denied. `None` for other commands.
+    pub answer: Option<i64>,
 }
 
 /// The yardstick.
 pub const SET: &str = "SET PX";
+/// The cheapest write.
+pub const INCR: &str = "INCR";
 /// The peer, granted.
-pub const CELL_GRANTED: &str = "CL.THROTTLE";
+pub const CELL: &str = "CL.THROTTLE";
 /// The peer, denied.
 pub const CELL_DENIED: &str = "CL.THROTTLE denied";
+/// A token bucket in Lua.
+pub const LUA_BUCKET: &str = "Lua bucket in a hash";
+/// A sliding log in Lua.
+pub const LUA_LOG: &str = "Lua log in a ZSET";
+/// The same, denied.
+pub const LUA_LOG_DENIED: &str = "Lua log in a ZSET denied";
+/// Three sliding limits in Lua, all or nothing.
+pub const LUA_TWO_PHASE: &str = "Lua two-phase, 3 keys";
+/// Three rules for three keys.
+pub const THREE_RULES: &str = "RL.ACQUIREX 3 rules, 3 keys";
+/// In the place of a random number.
+pub const RANDOM: &str = "__rand_int__";
 
-/// More than any run asks for.
-const PLENTY: &str = "1000000000";
+/// Permits that a sliding log holds when the first round that counts begins: half of a limit of 100.
+pub const LOG_PERMITS: u32 = 50;
 
-/// All cases, in the order of the report.
-pub const CASES: &[Case] = &[
-    granted("PING", &["PING"]),
-    granted("INCR", &["INCR", "incr:__rand_int__"]),
-    granted(SET, &["SET", "set:__rand_int__", "v", "PX", "60000"]),
-    granted(
-        "RL.ACQUIRE bucket",
-        &["RL.ACQUIRE", "b:__rand_int__", "WINDOW", "60000", "LIMIT", PLENTY, "ALGO", "bucket"],
-    ),
-    granted(
-        "RL.ACQUIRE sliding",
-        &["RL.ACQUIRE", "s:__rand_int__", "WINDOW", "60000", "LIMIT", "4000", "ALGO", "sliding"],
-    ),
-    granted(
-        "RL.ACQUIRE fixed",
-        &["RL.ACQUIRE", "f:__rand_int__", "WINDOW", "60000", "LIMIT", PLENTY, "ALGO", "fixed"],
-    ),
-    granted(
-        "RL.ACQUIRE counter",
-        &["RL.ACQUIRE", "c:__rand_int__", "WINDOW", "60000", "LIMIT", PLENTY, "ALGO", "counter"],
-    ),
-    granted(
-        "RL.ACQUIRE bucket, 3 keys",
-        &[
-            "RL.ACQUIRE",
-            "b1:__rand_int__",
-            "b2:__rand_int__",
-            "b3:__rand_int__",
-            "WINDOW",
-            "60000",
-            "LIMIT",
-            PLENTY,
-            "ALGO",
-            "bucket",
-        ],
-    ),
-    granted(
-        "RL.ACQUIRE bucket, 8 keys",
-        &[
-            "RL.ACQUIRE",
-            "b1:__rand_int__",
-            "b2:__rand_int__",
-            "b3:__rand_int__",
-            "b4:__rand_int__",
-            "b5:__rand_int__",
-            "b6:__rand_int__",
-            "b7:__rand_int__",
-            "b8:__rand_int__",
-            "WINDOW",
-            "60000",
-            "LIMIT",
-            PLENTY,
-            "ALGO",
-            "bucket",
-        ],
-    ),
-    granted(CELL_GRANTED, &["CL.THROTTLE", "cell:__rand_int__", "1000000", "1000000", "60"]),
-    denied(
-        "RL.ACQUIRE bucket denied",
-        &["RL.ACQUIRE", "bd:__rand_int__", "WINDOW", "1d", "LIMIT", "1", "ALGO", "bucket"],
-    ),
-    denied(
-        "RL.ACQUIRE sliding denied",
-        &["RL.ACQUIRE", "sd:__rand_int__", "WINDOW", "1d", "LIMIT", "1", "ALGO", "sliding"],
-    ),
-    denied(CELL_DENIED, &["CL.THROTTLE", "celld:__rand_int__", "0", "1", "86400"]),
-];
+impl Case {
+    /// Whether each call makes a log longer.
+    pub fn fills_a_log(&self) -> bool {
+        let sliding = self.answer == Some(1) && self.command.iter().any(|arg| arg == "sliding");
+        sliding || self.name == LUA_LOG || self.name == LUA_TWO_PHASE
+    }
+}
+
+/// What RL.ACQUIRE can be asked for.
+pub const ALGORITHMS: &[&str] = &["bucket", "leaky", "sliding", "fixed", "counter", "concurrency"];
+
+/// The name of a case of RL.ACQUIRE.
+pub fn acquire_name(algorithm: &str, keys: usize, denied: bool) -> String {
+    let command = if algorithm == "concurrency" { "RL.ACQUIREX" } else { "RL.ACQUIRE" };
+    let keys = if keys == 1 { String::new() } else { format!(", {keys} keys") };
+    format!("{command} {algorithm}{keys}{}", if denied { " denied" } else { "" })
+}
+
+/// RL.ACQUIRE over a number of keys, or RL.ACQUIREX where it takes an ID.
+pub fn acquire(algorithm: &str, keys: usize, denied: bool) -> Case {
+    let concurrency = algorithm == "concurrency";
+    let mut command = vec![if concurrency { "RL.ACQUIREX" } else { "RL.ACQUIRE" }.to_owned()];
+    let prefix = if denied { "d" } else { "g" };
+    command.extend((1..=keys).map(|key| format!("{algorithm}:{prefix}{key}:{RANDOM}")));
+    let (window, limit) = match (algorithm, denied) {
+        (_, true) => ("1d", "1"),
+        ("bucket", _) => ("40h", "20000"),
+        ("sliding", _) => ("10m", "4000"),
+        // It holds one permit, back a millisecond later: a few calls are denied all the same.
+        ("leaky", _) => ("1d", "86400000"),
+        _ => ("1h", "1000000"),
+    };
+    command.extend(["WINDOW", window, "LIMIT", limit, "ALGO", algorithm].map(str::to_owned));
+    if concurrency {
+        // Granted: one holder who renews its lease. Denied: somebody else holds it.
+        let id = if denied { RANDOM } else { "holder" };
+        command.extend(["ID", id].map(str::to_owned));
+    }
+    let answer = Some(i64::from(!denied));
+    Case { name: acquire_name(algorithm, keys, denied), command, answer }
+}
+
+/// A case of another command, its arguments separated by spaces.
+fn other(name: &str, answer: Option<i64>, command: &str) -> Case {
+    let command = command.split(' ').map(str::to_owned).collect();
+    Case { name: name.to_owned(), command, answer }
+}
+
+fn ping() -> Case {
+    other("PING", None, "PING")
+}
+
+/// The cheapest write.
+pub fn incr() -> Case {
+    other(INCR, None, "INCR incr:__rand_int__")
+}
+
+/// The yardstick.
+pub fn set() -> Case {
+    other(SET, None, "SET set:__rand_int__ v PX 3600000")
+}
+
+/// redis-cell, granted.
+pub fn cell() -> Case {
+    other(CELL, Some(0), "CL.THROTTLE cell:__rand_int__ 19999 20000 144000")
+}
+
+/// A token bucket in Lua, by the server's clock.
+pub fn lua_bucket(scripts: &Scripts) -> Case {
+    let sha = &scripts.bucket;
+    other(LUA_BUCKET, Some(1), &format!("EVALSHA {sha} 1 lb:__rand_int__ 20000 0.13889"))
+}
+
+/// Everything that the targets compare.
+pub fn main_cases(scripts: &Scripts) -> Vec<Case> {
+    let Scripts { window, bucket, log, two_phase } = scripts;
+    let mut cases = vec![ping(), incr(), set()];
+    for algorithm in ["bucket", "sliding"] {
+        cases.extend([1, 3, 8].map(|keys| acquire(algorithm, keys, false)));
+    }
+    cases.push(other(
+        THREE_RULES,
+        Some(1),
+        "RL.ACQUIREX r1:__rand_int__ r2:__rand_int__ r3:__rand_int__ \
+         WINDOW 40h LIMIT 20000 ALGO bucket WINDOW 80h LIMIT 40000 ALGO bucket \
+         WINDOW 10d LIMIT 90000 ALGO bucket",
+    ));
+    cases.extend([
+        cell(),
+        other(
+            "Lua INCR + EXPIRE",
+            Some(1),
+            &format!("EVALSHA {window} 1 lw:{RANDOM} 1000000 3600000"),
+        ),
+        lua_bucket(scripts),
+        other(
+            "Lua bucket, caller's clock",
+            Some(1),
+            &format!("EVALSHA {bucket} 1 lc:{RANDOM} 20000 0.13889 1700000000.123"),
+        ),
+        other(LUA_LOG, Some(1), &format!("EVALSHA {log} 1 ll:{RANDOM} 4000 600000")),
+        other(
+            LUA_TWO_PHASE,
+            Some(1),
+            &format!("EVALSHA {two_phase} 3 t1:{RANDOM} t2:{RANDOM} t3:{RANDOM} 4000 600000"),
+        ),
+        acquire("bucket", 1, true),
+        acquire("sliding", 1, true),
+        acquire("bucket", 3, true),
+        acquire("sliding", 3, true),
+        other(CELL_DENIED, Some(1), "CL.THROTTLE celld:__rand_int__ 0 1 86400"),
+        other(
+            "Lua bucket in a hash denied",
+            Some(0),
+            &format!("EVALSHA {bucket} 1 lbd:{RANDOM} 1 0.00001"),
+        ),
+        other(LUA_LOG_DENIED, Some(0), &format!("EVALSHA {log} 1 lld:{RANDOM} 1 86400000")),
+    ]);
+    cases
+}
+
+/// Each algorithm, granted and denied, over 1, 2, 3 and 8 keys, beside the yardstick.
+pub fn algorithm_cases(keys: &[usize]) -> Vec<Case> {
+    let mut cases = vec![set()];
+    for algorithm in ALGORITHMS {
+        for denied in [false, true] {
+            cases.extend(keys.iter().map(|keys| acquire(algorithm, *keys, denied)));
+        }
+    }
+    cases
+}
+
+/// The smaller set, with an AOF and with a replica.
+pub fn durable_cases(scripts: &Scripts) -> Vec<Case> {
+    let mut cases = few_cases(scripts);
+    cases.extend([acquire("bucket", 3, false), acquire("bucket", 1, true)]);
+    cases
+}
+
+/// What throughput and latency are measured of.
+pub fn few_cases(scripts: &Scripts) -> Vec<Case> {
+    let limiters = ["bucket", "sliding"].map(|algorithm| acquire(algorithm, 1, false));
+    let mut cases = vec![incr(), set()];
+    cases.extend(limiters);
+    cases.extend([cell(), lua_bucket(scripts)]);
+    cases
+}
+
+/// Kinds of keys whose memory is measured.
+pub fn memory_cases(scripts: &Scripts) -> Vec<Case> {
+    let mut cases = vec![set()];
+    cases.extend(ALGORITHMS.iter().map(|algorithm| acquire(algorithm, 1, false)));
+    cases.extend([cell(), lua_bucket(scripts)]);
+    for case in &mut cases {
+        for arg in case.command.iter_mut().filter(|arg| arg.contains(RANDOM)) {
+            // Names of one length.
+            *arg = format!("key:{RANDOM}");
+        }
+    }
+    cases
+}

@@ -1,83 +1,74 @@
-//! Measures redis-rl against plain commands and redis-cell: one server, one run, rounds
+//! Measures redis-rl against plain commands, redis-cell and Lua: one server, one run, rounds
 //! interleaved.
 //!
-//! What is reported is the server's CPU time a command. Absolute numbers mean nothing on another
-//! machine; ratios within one run do. Server and load generator are pinned to a core each.
+//! # Layout
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`options`], [`suite`] | what to measure, and in which order |
+//! | [`cases`], [`scripts`] | the commands |
+//! | [`server`], [`load`], [`fill`], [`machine`] | what is under load, and what makes the load |
+//! | [`cpu`], [`throughput`], [`latency`], [`memory`], [`logs`], [`growth`] | one way to measure each |
+//! | [`stats`] | medians |
+//! | [`results`], [`targets`] | what was found, and what must hold |
+//! | [`report`], [`plots`], [`table`] | the page for the docs |
+//!
+//! Absolute numbers mean nothing on another machine; ratios within one run do.
 
 mod cases;
+mod cpu;
+mod fill;
+mod growth;
+mod latency;
 mod load;
+mod logs;
+mod machine;
+mod memory;
+mod options;
+mod plots;
+mod report;
+mod results;
+mod scripts;
 mod server;
+mod stats;
+mod suite;
+mod table;
+mod targets;
+mod throughput;
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::Parser;
 
-use cases::CASES;
-use server::Server;
+use machine::Machine;
+use options::Options;
 
-/// Measures redis-rl against plain commands and redis-cell, side by side in one run.
-#[derive(Parser)]
-struct Options {
-    /// Rounds to take the median of; one more is run first, to create the keys.
-    #[arg(long, default_value_t = 7)]
-    rounds: usize,
-    /// Requests of each command in each round.
-    #[arg(long, default_value_t = 300_000)]
-    requests: u32,
-    /// Random keys.
-    #[arg(long, default_value_t = 10_000)]
-    keys: u32,
-    /// Commands in flight on each of the 20 connections.
-    #[arg(long, default_value_t = 64)]
-    pipeline: u32,
-    /// Measure only the cases whose name contains one of these words.
-    #[arg(long, value_delimiter = ',')]
-    only: Vec<String>,
-    /// The folder with the modules.
-    #[arg(long, default_value = "target/release")]
-    modules: PathBuf,
-}
-
-fn main() -> Result<(), Box<dyn Error>> {
-    let options = Options::parse();
-    let wanted = |name: &str| {
-        options.only.is_empty() || options.only.iter().any(|word| name.contains(word.as_str()))
-    };
-    let cases: Vec<_> = CASES.iter().filter(|case| wanted(case.name)).collect();
-    let mut server = Server::start(&options.modules)?;
-    let mut rounds: Vec<Vec<f64>> = vec![Vec::new(); cases.len()];
-    for round in 0..=options.rounds {
-        for (case, micros) in cases.iter().zip(&mut rounds) {
-            let before = server.cpu_micros()?;
-            load::run(server.port(), case.command, &options)?;
-            let spent = (server.cpu_micros()? - before) / f64::from(options.requests);
-            if round > 0 {
-                micros.push(spent);
-            }
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("rl-bench: {error}");
+            ExitCode::FAILURE
         }
     }
-    let medians: Vec<f64> = rounds.into_iter().map(median).collect();
-    report(&cases, &medians);
-    Ok(())
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-/// Prints a table: CPU a command, and its ratio to `SET` and to redis-cell.
-fn report(cases: &[&cases::Case], medians: &[f64]) {
-    let of = |name: &str| cases.iter().position(|case| case.name == name).map(|i| medians[i]);
-    let ratio = |micros: f64, base: Option<f64>| match base {
-        Some(base) => format!("{:.2}", micros / base),
-        None => "-".into(),
+fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+    let machine = Machine::here();
+    machine::prepare()?;
+    let results = suite::run(options, machine)?;
+    let folder = match &options.report {
+        Some(folder) => folder.clone(),
+        // Printed, and gone afterwards.
+        None => std::env::temp_dir().join(format!("rl-bench-{}", std::process::id())),
     };
-    println!("{:<28} {:>8} {:>8} {:>14}", "command", "us", "x SET PX", "x CL.THROTTLE");
-    for (case, micros) in cases.iter().zip(medians) {
-        let cell = of(if case.denied { cases::CELL_DENIED } else { cases::CELL_GRANTED });
-        let (set, cell) = (ratio(*micros, of(cases::SET)), ratio(*micros, cell));
-        println!("{:<28} {micros:>8.3} {set:>8} {cell:>14}", case.name);
+    report::write(&results, &folder)?;
+    let page = folder.join("benchmarks.md");
+    print!("{}", std::fs::read_to_string(&page)?);
+    match options.report {
+        Some(_) => eprintln!("written: {}", page.display()),
+        None => std::fs::remove_dir_all(&folder)?,
     }
+    Ok(())
 }

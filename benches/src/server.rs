@@ -1,42 +1,72 @@
-//! The server under test, pinned to the first core.
+//! A server under test, pinned to a core of its own.
 
 use std::error::Error;
+use std::fs::read_to_string;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::machine::{CLIENT_CORE, SERVER_CORE, missing};
+
+/// How long a server may take to start, to load what it is sent, to settle.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A redis-server with both modules, stopped on drop.
 pub struct Server {
     child: Child,
-    connection: redis::Connection,
+    /// For questions, and for what the load is not measured on.
+    pub connection: redis::Connection,
     port: u16,
     _dir: TempDir,
 }
 
 impl Server {
-    /// Starts a server without persistence on a free port.
+    /// Starts a server without persistence on a free port, on the server's core.
     pub fn start(modules: &Path) -> Result<Server, Box<dyn Error>> {
+        Server::start_on(SERVER_CORE, modules)
+    }
+
+    /// A second server that replicates this one, on the client's core.
+    pub fn start_replica(&mut self, modules: &Path) -> Result<Server, Box<dyn Error>> {
+        let mut replica = Server::start_on(CLIENT_CORE, modules)?;
+        self.config("repl-diskless-sync-delay", "0")?;
+        self.config("client-output-buffer-limit", "replica 0 0 0")?;
+        let mut replicate = redis::cmd("REPLICAOF");
+        replicate.arg("127.0.0.1").arg(self.port).exec(&mut replica.connection)?;
+        self.wait_for_replica()?;
+        Ok(replica)
+    }
+
+    fn start_on(core: &str, modules: &Path) -> Result<Server, Box<dyn Error>> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let dir = tempfile::tempdir()?;
         let mut command = Command::new("taskset");
-        command.args(["-c", "0", "redis-server", "--bind", "127.0.0.1", "--save", ""]);
+        command.args(["-c", core, "redis-server", "--bind", "127.0.0.1", "--save", ""]);
         command.arg("--port").arg(port.to_string()).arg("--dir").arg(dir.path());
+        command.args(["--logfile", "log"]);
         for library in ["libredis_rl.so", "libredis_cell.so"] {
-            command.arg("--loadmodule").arg(modules.join(library).canonicalize()?);
+            command.arg("--loadmodule").arg(module(modules, library)?);
         }
-        let child = command.stdout(Stdio::null()).spawn()?;
+        let child = command.stdout(Stdio::null()).spawn().map_err(missing("taskset"))?;
         let client = redis::Client::open(format!("redis://127.0.0.1:{port}"))?;
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let mut child = Guard(Some(child));
+        let deadline = Instant::now() + PATIENCE;
         let connection = loop {
+            if let Some(status) = child.0.as_mut().and_then(|child| child.try_wait().transpose()) {
+                let log = read_to_string(dir.path().join("log")).unwrap_or_default();
+                let last: Vec<&str> = log.lines().rev().take(2).collect();
+                return Err(format!("redis-server ended, {}: {last:?}", status?).into());
+            }
             match client.get_connection() {
                 Ok(connection) => break connection,
                 Err(error) if Instant::now() > deadline => return Err(error.into()),
                 Err(_) => std::thread::sleep(Duration::from_millis(20)),
             }
         };
+        let child = child.0.take().ok_or("no server")?;
         Ok(Server { child, connection, port, _dir: dir })
     }
 
@@ -47,16 +77,143 @@ impl Server {
 
     /// CPU time that the main thread has spent, in µs.
     pub fn cpu_micros(&mut self) -> Result<f64, Box<dyn Error>> {
-        let info: redis::InfoDict = redis::cmd("INFO").arg("cpu").query(&mut self.connection)?;
+        let info = self.info("cpu")?;
         let seconds = |field: &str| info.get::<f64>(field).ok_or(format!("no {field} in INFO"));
         let user = seconds("used_cpu_user_main_thread")?;
         Ok((user + seconds("used_cpu_sys_main_thread")?) * 1e6)
+    }
+
+    /// A field of INFO.
+    pub fn field(&mut self, section: &str, field: &str) -> Result<String, Box<dyn Error>> {
+        let value = self.info(section)?.get::<String>(field);
+        value.ok_or_else(|| format!("no {field} in INFO {section}").into())
+    }
+
+    fn info(&mut self, section: &str) -> Result<redis::InfoDict, Box<dyn Error>> {
+        Ok(redis::cmd("INFO").arg(section).query(&mut self.connection)?)
+    }
+
+    /// Sets an option of the configuration.
+    pub fn config(&mut self, name: &str, value: &str) -> Result<(), Box<dyn Error>> {
+        let mut set = redis::cmd("CONFIG");
+        Ok(set.arg("SET").arg(name).arg(value).exec(&mut self.connection)?)
+    }
+
+    /// Turns the AOF on, and waits until it is written.
+    pub fn start_aof(&mut self) -> Result<(), Box<dyn Error>> {
+        self.config("appendfsync", "everysec")?;
+        self.config("appendonly", "yes")?;
+        self.wait_until("the AOF is written", |server| {
+            Ok(server.field("persistence", "aof_rewrite_in_progress")? == "0"
+                && server.field("persistence", "aof_rewrite_scheduled")? == "0")
+        })
+    }
+
+    /// Waits until the replica has everything.
+    pub fn wait_for_replica(&mut self) -> Result<(), Box<dyn Error>> {
+        self.wait_until("the replica has everything", |server| {
+            // WAIT is about what its own connection wrote, and that came last.
+            redis::cmd("SET").arg("last").arg("v").exec(&mut server.connection)?;
+            let mut wait = redis::cmd("WAIT");
+            Ok(wait.arg(1).arg(1000).query::<u32>(&mut server.connection)? > 0)
+        })
+    }
+
+    /// Memory in use once it stands still: buffers of clients come and go.
+    pub fn settled_memory(&mut self) -> Result<u64, Box<dyn Error>> {
+        let mut last = 0;
+        self.wait_until("memory stands still", |server| {
+            std::thread::sleep(Duration::from_millis(150));
+            let now = server.used_memory()?;
+            let still = now.abs_diff(last) < 64;
+            last = now;
+            Ok(still)
+        })?;
+        Ok(last)
+    }
+
+    /// Gives the tables of so many keys the time to finish growing, which they do bit by bit.
+    pub fn finish_growing(&mut self, keys: u64) -> Result<(), Box<dyn Error>> {
+        self.config("hz", "500")?;
+        std::thread::sleep(Duration::from_millis(200 + keys / 4000));
+        self.config("hz", "10")
+    }
+
+    /// Memory in use, in bytes.
+    pub fn used_memory(&mut self) -> Result<u64, Box<dyn Error>> {
+        Ok(self.field("memory", "used_memory")?.parse()?)
+    }
+
+    /// How many keys there are.
+    pub fn keys(&mut self) -> Result<u64, Box<dyn Error>> {
+        Ok(redis::cmd("DBSIZE").query(&mut self.connection)?)
+    }
+
+    /// Removes every key.
+    pub fn flush(&mut self) -> Result<(), Box<dyn Error>> {
+        Ok(redis::cmd("FLUSHALL").arg("SYNC").exec(&mut self.connection)?)
+    }
+
+    /// What it is, and which version.
+    pub fn version(&mut self) -> Result<String, Box<dyn Error>> {
+        let info = self.info("server")?;
+        let version = |field: &str| info.get::<String>(field);
+        let valkey = version("valkey_version").map(|version| format!("Valkey {version}"));
+        let redis = version("redis_version").map(|version| format!("Redis {version}"));
+        valkey.or(redis).ok_or_else(|| "the server has no version".into())
+    }
+
+    /// Fails if any command was answered by an error. redis-benchmark does not say so.
+    pub fn check_no_errors(&mut self) -> Result<(), Box<dyn Error>> {
+        let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut self.connection)?;
+        let failed = |line: &&str| {
+            // What the client library tells of itself is new to older servers.
+            let none = line.contains("rejected_calls=0,") && line.contains("failed_calls=0");
+            !none && !line.starts_with("cmdstat_client")
+        };
+        let failed = stats.lines().filter(|line| line.starts_with("cmdstat_")).find(failed);
+        failed.map_or(Ok(()), |line| Err(format!("commands failed: {line}").into()))
+    }
+
+    fn wait_until(
+        &mut self,
+        what: &str,
+        mut done: impl FnMut(&mut Server) -> Result<bool, Box<dyn Error>>,
+    ) -> Result<(), Box<dyn Error>> {
+        let deadline = Instant::now() + PATIENCE;
+        while !done(self)? {
+            if Instant::now() > deadline {
+                return Err(format!("waited too long until {what}").into());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        stop(&mut self.child);
     }
+}
+
+/// Stops a server that never answered.
+struct Guard(Option<Child>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.as_mut().map(stop);
+    }
+}
+
+fn stop(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+fn module(modules: &Path, library: &str) -> Result<PathBuf, String> {
+    let path = modules.join(library);
+    path.canonicalize().map_err(|_| {
+        format!("there is no {}: build it with `make bench`, or see --modules", path.display())
+    })
 }

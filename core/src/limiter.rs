@@ -270,3 +270,13 @@ impl Limiter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limiter_fits_an_allocation_of_64_bytes() {
+        assert_eq!(size_of::<Limiter>(), 64);
+    }
+}

@@ -206,6 +206,10 @@ impl Log {
             self.newest_ms = at_ms;
         }
         if at_ms > self.newest_ms {
+            // By a quarter rather than doubling: logs are many and live long, and are copied rarely.
+            if self.run.capacity() - self.run.len() < 2 * varint::MAX_LEN {
+                self.run.reserve_exact(2 * varint::MAX_LEN + self.run.len() / 4);
+            }
             varint::write(&mut self.run, self.newest_permits);
             varint::write(&mut self.run, (at_ms - self.newest_ms) as u64);
             self.newest_ms = at_ms;

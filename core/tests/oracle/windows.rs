@@ -104,7 +104,7 @@ impl Counter {
         if self.start > now {
             // Nothing fades twice: all counts as taken in the window that is now again.
             self.start = start(rule, now);
-            self.current = (self.previous + self.current).min(super::MAX_IN_USE);
+            self.current = (self.previous + self.current).min(MAX_IN_USE);
             self.previous = 0;
         }
     }

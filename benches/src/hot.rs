@@ -1,0 +1,95 @@
+//! Runs the hot path of `core` a number of times, for `scripts/instructions` to count what it
+//! executes: parse, decide, encode and apply.
+//!
+//! Time is simulated and nothing is random, so every run executes the same instructions.
+
+use std::error::Error;
+use std::hint::black_box;
+
+use rl_core::codec::encode_effect;
+use rl_core::decision::{Ask, Slot, Terms, decide};
+use rl_core::limiter::Limiter;
+use rl_core::request::parse_acquire;
+
+/// Any moment will do.
+const START_MS: i64 = 1_700_000_000_000;
+/// The most keys of a case.
+const KEYS: usize = 3;
+
+/// A name, and the arguments of `RL.ACQUIRE`. A millisecond passes between calls.
+type Case = (&'static str, &'static [&'static [u8]]);
+
+const CASES: &[Case] = &[
+    ("bucket-granted", &[b"user:42", b"WINDOW", b"60000", b"LIMIT", b"60000", b"ALGO", b"bucket"]),
+    ("bucket-denied", &[b"user:42", b"WINDOW", b"1d", b"LIMIT", b"10", b"ALGO", b"bucket"]),
+    // A thousand permits in a second: the log is full, an entry leaves for each that comes.
+    ("sliding-granted", &[b"user:42", b"WINDOW", b"1000", b"LIMIT", b"1000", b"ALGO", b"sliding"]),
+    ("sliding-denied", &[b"user:42", b"WINDOW", b"1d", b"LIMIT", b"10", b"ALGO", b"sliding"]),
+    (
+        "three-buckets-granted",
+        &[
+            b"user:42",
+            b"ip:192.0.2.7",
+            b"all",
+            b"WINDOW",
+            b"60000",
+            b"LIMIT",
+            b"60000",
+            b"ALGO",
+            b"bucket",
+        ],
+    ),
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [name, calls] = args.as_slice() else {
+        // Without arguments: the names, for the script.
+        CASES.iter().for_each(|(name, _)| println!("{name}"));
+        return Ok(());
+    };
+    let case = CASES.iter().find(|(known, _)| known == name).ok_or("no such case")?;
+    let granted = run(case.1, calls.parse()?)?;
+    println!("{granted}");
+    Ok(())
+}
+
+/// How many of so many calls were granted.
+fn run(args: &[&[u8]], calls: i64) -> Result<u64, Box<dyn Error>> {
+    let mut limiters: [Limiter; KEYS] = Default::default();
+    let mut blob = Vec::with_capacity(1024);
+    let mut granted = 0;
+    for call in 0..calls {
+        granted += acquire(black_box(args), &mut limiters, START_MS + call, &mut blob)?;
+    }
+    Ok(granted)
+}
+
+/// One call, as the module makes it.
+fn acquire(
+    args: &[&[u8]],
+    limiters: &mut [Limiter; KEYS],
+    now_ms: i64,
+    blob: &mut Vec<u8>,
+) -> Result<u64, Box<dyn Error>> {
+    let mut ask: Option<Ask> = None;
+    let request = parse_acquire(args, &mut |rule| ask = Some(rule.ask))?;
+    let ask = ask.ok_or("no rule")?;
+    let terms = Terms { now_ms, upto: request.upto, ..Terms::default() };
+    blob.clear();
+    let (granted, effects) = {
+        let mut slots = limiters.each_ref().map(|limiter| Slot::new(Some(limiter), &ask));
+        let slots = slots.get_mut(..request.keys).ok_or("too many keys")?;
+        let decision = decide(slots, &terms);
+        let effect = |key: usize| slots.get(key).and_then(Slot::effect);
+        (decision.granted, [effect(0), effect(1), effect(2)])
+    };
+    for (limiter, effect) in limiters.iter_mut().zip(&effects) {
+        if let Some(effect) = effect {
+            limiter.apply(effect);
+            encode_effect(effect, blob);
+        }
+    }
+    black_box(&*blob);
+    Ok(granted)
+}

@@ -1,0 +1,55 @@
+//! Everything that a run found. What was not asked for is empty.
+
+use crate::cpu::Cost;
+use crate::growth::Series;
+use crate::latency::Latency;
+use crate::logs::Logs;
+use crate::machine::Machine;
+use crate::memory::KeyBytes;
+use crate::throughput::Throughput;
+
+/// See the file's head.
+pub struct Results {
+    /// Where.
+    pub machine: Machine,
+    /// The server's version.
+    pub server: String,
+    /// How much.
+    pub setup: Setup,
+    /// CPU, of what the targets compare.
+    pub main: Vec<Cost>,
+    /// CPU, of each algorithm.
+    pub algorithms: Vec<Cost>,
+    /// CPU, with an AOF.
+    pub aof: Vec<Cost>,
+    /// CPU, with a replica.
+    pub replica: Vec<Cost>,
+    /// Commands a second.
+    pub throughput: Vec<Throughput>,
+    /// Latency under a fixed load.
+    pub latency: Vec<Latency>,
+    /// Bytes a key.
+    pub memory: Vec<KeyBytes>,
+    /// One sliding limiter.
+    pub logs: Option<Logs>,
+    /// Against keys in a call.
+    pub keys_in_a_call: Vec<Series>,
+    /// Against keys in the database.
+    pub keys_in_the_database: Vec<Series>,
+    /// Against clients.
+    pub clients: Vec<Series>,
+}
+
+/// How much was measured.
+pub struct Setup {
+    /// Whether only to see that everything works.
+    pub quick: bool,
+    /// Rounds of the CPU tables.
+    pub rounds: usize,
+    /// Random keys.
+    pub keys: u32,
+    /// Commands in flight.
+    pub pipeline: u32,
+    /// Keys of the memory table.
+    pub memory_keys: [u32; 2],
+}
