@@ -393,12 +393,14 @@ impl Call {
         }
     }
 
-    fn reply_failure(&self, failure: &Failure) {
+    /// Answers an error, with its code at the front.
+    pub fn reply_error(&self, message: &CStr) {
         // SAFETY: `ctx` is the context of the running command, and the message outlives the call.
-        unsafe {
-            let message = CString::new(failure.to_string()).unwrap_or_default();
-            api!(RedisModule_ReplyWithError)(self.ctx, message.as_ptr());
-        }
+        unsafe { api!(RedisModule_ReplyWithError)(self.ctx, message.as_ptr()) };
+    }
+
+    fn reply_failure(&self, failure: &Failure) {
+        self.reply_error(&CString::new(failure.to_string()).unwrap_or_default());
     }
 }
 
@@ -429,8 +431,7 @@ pub extern "C" fn entry<C: Command>(
         Err(_) => {
             metrics::count_error();
             log::warning("a command panicked");
-            // SAFETY: as in `reply_failure`.
-            unsafe { api!(RedisModule_ReplyWithError)(ctx, c"ERR internal error".as_ptr()) };
+            call.reply_error(c"ERR internal error");
         }
     }
     raw::REDISMODULE_OK as c_int

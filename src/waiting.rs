@@ -10,7 +10,7 @@
 //! not block, and does not: where blocking is denied, `TIMEOUT` counts as 0.
 
 use std::collections::HashMap;
-use std::ffi::{c_int, c_void};
+use std::ffi::{CString, c_int, c_void};
 use std::ptr;
 
 use lazy_static::lazy_static;
@@ -21,7 +21,7 @@ use rl_core::queue::{Queue, Ticket};
 use rl_core::request::Arguments;
 
 use crate::call::{Call, MainThread, api, live_clock_ms};
-use crate::commands::acquire::{Look, look};
+use crate::commands::acquire::{Look, Reply, deny, look};
 use crate::config;
 
 /// A key in a database.
@@ -39,8 +39,17 @@ struct Seat {
 /// What a client is to be answered, kept by the server with the blocked client.
 struct Answer {
     ticket: Ticket,
-    /// The reply to its call; null as long as there is none.
-    reply: *mut raw::RedisModuleCallReply,
+    /// What its call was answered, once it was made. Data of our own: a reply of the server refers
+    /// to the context of the timer, which is gone by the time it is freed.
+    said: Option<Said>,
+}
+
+/// The reply to a call.
+enum Said {
+    /// The numbers.
+    Reply(Reply),
+    /// An error.
+    Error(CString),
 }
 
 #[derive(Default)]
@@ -110,7 +119,7 @@ pub fn wait(call: &Call, keys: usize, timeout_ms: i64, first_look_ms: i64) {
     let names: Vec<_> = (0..keys).map(|i| key_name(call.db(), call.get(i))).collect();
     let ticket =
         with(|waiting| waiting.queue.join(names.clone(), now_ms.saturating_add(timeout_ms)));
-    let answer = Box::into_raw(Box::new(Answer { ticket, reply: ptr::null_mut() }));
+    let answer = Box::into_raw(Box::new(Answer { ticket, said: None }));
     let client = call.block_on_keys(keys, &CALLBACKS, answer.cast());
     let seat = Seat { client, argv: call.retain(), db: call.db(), answer };
     with(|waiting| {
@@ -159,16 +168,17 @@ extern "C" fn on_unblocked(
     // SAFETY: the private data is the `Answer` of `wait`, which the server keeps until
     // `free_answer`.
     let answer = unsafe { &*api!(RedisModule_GetBlockedClientPrivateData)(ctx).cast::<Answer>() };
-    if answer.reply.is_null() {
+    // SAFETY: context and arguments are those of the client's command.
+    let call = unsafe { Call::new(ctx, argv, argc) };
+    match &answer.said {
+        Some(Said::Reply(reply)) => reply.send(&call),
+        Some(Said::Error(message)) => call.reply_error(message),
         // CLIENT UNBLOCK: a denial, as if the time were over.
-        leave(answer.ticket, None);
-        // SAFETY: context and arguments are those of the client's command.
-        let call = unsafe { Call::new(ctx, argv, argc) };
-        crate::commands::acquire::deny(&call);
-        arm(ctx);
-    } else {
-        // SAFETY: the reply is alive until `free_answer`.
-        unsafe { api!(RedisModule_ReplyWithCallReply)(ctx, answer.reply) };
+        None => {
+            leave(answer.ticket, None);
+            deny(&call);
+            arm(ctx);
+        }
     }
     raw::REDISMODULE_OK as c_int
 }
@@ -185,11 +195,7 @@ extern "C" fn on_disconnected(
 
 extern "C" fn free_answer(_: *mut raw::RedisModuleCtx, answer: *mut c_void) {
     // SAFETY: boxed by `wait`, and the server lets go of it.
-    let answer = unsafe { Box::from_raw(answer.cast::<Answer>()) };
-    if !answer.reply.is_null() {
-        // SAFETY: made by `serve`, and nobody else's.
-        unsafe { api!(RedisModule_FreeCallReply)(answer.reply) };
-    }
+    drop(unsafe { Box::from_raw(answer.cast::<Answer>()) });
 }
 
 /// Takes a client out of the queue and lets go of its command.
@@ -323,23 +329,20 @@ fn serve(ctx: *mut raw::RedisModuleCtx, ticket: Ticket, walked: Option<&KeyName>
     let (mut argv, db) = command?;
     // SAFETY: as in `look_for`. "!ESMv": replicate what it writes, give errors as replies, with the
     // checks of a script, and a vector of arguments with its length.
-    let (reply, granted, never) = unsafe {
+    let said = unsafe {
         api!(RedisModule_SelectDb)(ctx, db);
         let (args, len) = (argv.as_mut_ptr().add(1), argv.len() - 1);
         let name = c"RL.ACQUIREX".as_ptr();
         let reply = api!(RedisModule_Call)(ctx, name, c"!ESMv".as_ptr(), args, len);
-        let field = |i| {
-            let element = api!(RedisModule_CallReplyArrayElement)(reply, i);
-            api!(RedisModule_CallReplyInteger)(element)
-        };
-        match api!(RedisModule_CallReplyType)(reply) as isize {
-            raw::REDISMODULE_REPLY_ARRAY => (reply, field(0) > 0, field(3) < 0),
-            _ => (reply, false, true),
-        }
+        let said = read_reply(reply);
+        api!(RedisModule_FreeCallReply)(reply);
+        said
     };
-    if !granted && !never && walked.is_some() {
-        // SAFETY: made just now, and nobody else's.
-        unsafe { api!(RedisModule_FreeCallReply)(reply) };
+    let (granted, over) = match &said {
+        Said::Reply(reply) => (reply.granted(), !reply.may_be_granted()),
+        Said::Error(_) => (false, true),
+    };
+    if !granted && !over && walked.is_some() {
         return None;
     }
     with(|waiting| waiting.counts.granted += u64::from(granted));
@@ -347,10 +350,43 @@ fn serve(ctx: *mut raw::RedisModuleCtx, ticket: Ticket, walked: Option<&KeyName>
     // SAFETY: the answer is alive until the server frees it, which is after it unblocked the
     // client.
     unsafe {
-        (*seat.answer).reply = reply;
+        (*seat.answer).said = Some(said);
         api!(RedisModule_UnblockClient)(seat.client, seat.answer.cast());
     }
     Some(granted)
+}
+
+/// What the server answered a call, as data of our own.
+///
+/// # Safety
+/// The reply is alive, or null.
+unsafe fn read_reply(reply: *mut raw::RedisModuleCallReply) -> Said {
+    unsafe {
+        let integers = |array: *mut raw::RedisModuleCallReply| {
+            let len = api!(RedisModule_CallReplyLength)(array);
+            let element = |i| api!(RedisModule_CallReplyArrayElement)(array, i);
+            (0..len).map(|i| api!(RedisModule_CallReplyInteger)(element(i))).collect::<Vec<i64>>()
+        };
+        if reply.is_null() {
+            return Said::Error(c"ERR internal error".into());
+        }
+        if api!(RedisModule_CallReplyType)(reply) as isize != raw::REDISMODULE_REPLY_ARRAY {
+            let mut len = 0;
+            let bytes = api!(RedisModule_CallReplyStringPtr)(reply, &mut len);
+            let message = match bytes.is_null() {
+                true => &b"ERR internal error"[..],
+                false => std::slice::from_raw_parts(bytes.cast(), len),
+            };
+            return Said::Error(CString::new(message).unwrap_or_default());
+        }
+        let keys = api!(RedisModule_CallReplyArrayElement)(reply, Reply::FIELDS);
+        let keys = (!keys.is_null()).then(|| {
+            let len = api!(RedisModule_CallReplyLength)(keys);
+            let key = |i| integers(api!(RedisModule_CallReplyArrayElement)(keys, i));
+            (0..len).map(key).collect::<Vec<_>>()
+        });
+        Said::Reply(Reply::read(&integers(reply), keys))
+    }
 }
 
 /// Says that something happened to a key that may let a waiter in.

@@ -359,7 +359,8 @@ impl Reader<'_> {
         let algorithm = match tag {
             SLIDING => Algorithm::Sliding,
             BUCKET => {
-                shape.burst = Some(self.number()?);
+                // Without a limit there need not be a burst.
+                shape.burst = Some(self.number()?).filter(|burst| *burst > 0 || limit > 0);
                 Algorithm::Bucket
             }
             FIXED => {

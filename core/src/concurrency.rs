@@ -38,6 +38,8 @@ pub struct Leases {
     permits: u64,
     /// No lease was taken later; the one that was taken then may have ended.
     newest_taken_ms: i64,
+    /// The most leases that there were since it was loaded.
+    most: usize,
 }
 
 impl PartialEq for Leases {
@@ -92,6 +94,12 @@ impl Leases {
     /// Leases that have not ended by `now_ms`.
     pub fn count_live(&self, now_ms: i64) -> usize {
         self.by_end.len() - self.ended(now_ms).count()
+    }
+
+    /// Whether one more lease is more than there ever were: on a full server the memory of those that
+    /// ended is taken again.
+    pub fn grows(&self, now_ms: i64) -> bool {
+        self.count_live(now_ms) >= self.most
     }
 
     /// Leases that are stored and have ended by `now_ms`.
@@ -187,6 +195,7 @@ impl Leases {
         self.newest_taken_ms = self.newest_taken_ms.max(lease.taken_ms);
         self.by_end.insert((lease.end_ms, id.clone()), lease.permits);
         self.by_id.insert(id, lease);
+        self.most = self.most.max(self.by_id.len());
     }
 
     fn remove(&mut self, id: &[u8]) {

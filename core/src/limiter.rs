@@ -256,13 +256,13 @@ impl Limiter {
             (_, Change::Bucket(_) | Change::Fixed(_) | Change::Counter(_)) => false,
             (State::Sliding(log), Change::Log(LogChange { now_ms, step })) => match step {
                 LogStep::Add { at_ms, .. } if !write.start_over && *at_ms > log.newest_ms() => {
-                    log.live(now_ms - write.rule.window_ms()).entries == log.entries()
+                    log.grows(now_ms - write.rule.window_ms())
                 }
                 _ => false,
             },
             (State::Concurrency(leases), Change::Lease(change)) => match change {
                 LeaseChange::Put { now_ms, id, .. } if !write.start_over => {
-                    leases.live(id, *now_ms).is_none() && leases.count_live(*now_ms) == leases.len()
+                    leases.live(id, *now_ms).is_none() && leases.grows(*now_ms)
                 }
                 _ => false,
             },

@@ -24,6 +24,12 @@ pub const DEFAULT_RESOLUTION: u32 = 4096;
 /// each time that its window doubles.
 const MAX_ENTRIES: u32 = 1 << 22;
 
+/// The longest entry of a run.
+const ENTRY_BYTES: usize = 2 * varint::MAX_LEN;
+
+/// What a log keeps allocated, however short it gets.
+const KEPT_BYTES: usize = 256;
+
 /// The stored state of a sliding limiter.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
@@ -95,6 +101,13 @@ impl Log {
     /// When the newest permits were granted; the epoch for an empty log.
     pub fn newest_ms(&self) -> i64 {
         self.newest_ms
+    }
+
+    /// Whether one more entry takes more memory than there is, once what is not later than `cutoff_ms` is
+    /// forgotten.
+    pub fn grows(&self, cutoff_ms: i64) -> bool {
+        let live = self.live(cutoff_ms);
+        live.entries > 0 && self.run.len() - live.at + ENTRY_BYTES > self.run.capacity()
     }
 
     /// Whether something was granted after `now_ms`: the clock stepped back since.
@@ -207,8 +220,12 @@ impl Log {
         }
         if at_ms > self.newest_ms {
             // By a quarter rather than doubling: logs are many and live long, and are copied rarely.
-            if self.run.capacity() - self.run.len() < 2 * varint::MAX_LEN {
-                self.run.reserve_exact(2 * varint::MAX_LEN + self.run.len() / 4);
+            if self.run.capacity() - self.run.len() < ENTRY_BYTES {
+                self.run.drain(..self.head);
+                self.head = 0;
+                if self.run.capacity() - self.run.len() < ENTRY_BYTES {
+                    self.run.reserve_exact(ENTRY_BYTES + self.run.len() / 4);
+                }
             }
             varint::write(&mut self.run, self.newest_permits);
             varint::write(&mut self.run, (at_ms - self.newest_ms) as u64);
@@ -243,8 +260,8 @@ impl Log {
             self.run.drain(..self.head);
             self.head = 0;
         }
-        if self.run.capacity() > 64 + 4 * self.run.len() {
-            self.run.shrink_to(2 * self.run.len());
+        if self.run.capacity() > KEPT_BYTES + 4 * self.run.len() {
+            self.run.shrink_to(KEPT_BYTES.max(2 * self.run.len()));
         }
     }
 

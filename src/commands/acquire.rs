@@ -206,13 +206,35 @@ fn answer(
 }
 
 /// The answer to a call: numbers only, so that it can be sent when everything is written.
-struct Reply {
-    call: [i64; 6],
+pub struct Reply {
+    call: [i64; Reply::FIELDS],
     /// With `WITHKEYS`.
     keys: Option<Vec<[i64; 7]>>,
 }
 
 impl Reply {
+    /// Fields before those of the keys.
+    pub const FIELDS: usize = 6;
+
+    /// The reply that these numbers are; what is missing is 0.
+    pub fn read(call: &[i64], keys: Option<Vec<Vec<i64>>>) -> Reply {
+        fn fields<const N: usize>(numbers: &[i64]) -> [i64; N] {
+            std::array::from_fn(|i| numbers.get(i).copied().unwrap_or(0))
+        }
+        let keys = keys.map(|keys| keys.iter().map(|key| fields(key)).collect());
+        Reply { call: fields(call), keys }
+    }
+
+    /// Whether anything was granted.
+    pub fn granted(&self) -> bool {
+        self.call[0] > 0
+    }
+
+    /// Whether waiting helps, if nothing was.
+    pub fn may_be_granted(&self) -> bool {
+        self.call[3] >= 0
+    }
+
     fn new(decision: &Decision, slots: &[Slot<'_>], with_keys: bool) -> Reply {
         let binding = slots.get(decision.binding).map(|slot| *slot.verdict()).unwrap_or_default();
         let call = [
@@ -227,7 +249,8 @@ impl Reply {
         Reply { call, keys }
     }
 
-    fn send(&self, call: &Call) {
+    /// Answers it.
+    pub fn send(&self, call: &Call) {
         call.reply_array(self.call.len() + usize::from(self.keys.is_some()));
         call.reply_integers(&self.call);
         if let Some(keys) = &self.keys {

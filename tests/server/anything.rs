@@ -94,6 +94,9 @@ impl Anything {
         line += &self.sometimes(6, "UPTO", &["1", "3", "50"]);
         line += &self.sometimes(12, "RESERVE", &TIMES);
         line += if self.random.one_in(10) { " FORCE" } else { "" };
+        if name == "RL.ACQUIREX" {
+            line += &self.sometimes(25, "TIMEOUT", &["0", "1", "5"]);
+        }
         line += if self.random.one_in(6) { " WITHKEYS" } else { "" };
         words(&line)
     }
@@ -105,8 +108,7 @@ impl Anything {
             1 => "RL.POLICY LIST".into(),
             2 => format!("RL.POLICY DEL {name}"),
             _ => {
-                let numbers =
-                    self.numbers(&ALGORITHMS).replace("LIMIT 0 ALGO bucket", "LIMIT 1 ALGO bucket");
+                let numbers = self.numbers(&ALGORITHMS);
                 let block = self.sometimes(5, "BLOCK", &["5", "1s"]);
                 let lasting = self.sometimes(2, "FOR", &["1", "50", "1h"]);
                 let shadow = if self.random.one_in(4) { " SHADOW" } else { "" };

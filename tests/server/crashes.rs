@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::iter;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::thread;
@@ -279,7 +280,8 @@ fn a_damaged_rdb_is_refused_or_harmless() {
     // Behind the type and its ID, up to the version and checksum of the dump.
     let values = dumps.iter().map(|dump| find(&rdb, &dump[10..dump.len() - 10]));
     let name = find(&rdb, b"\x07damaged");
-    let ranges: Vec<Range<usize>> = values.chain([name.start - 1..name.end + 34]).collect();
+    let ranges: Vec<Range<usize>> =
+        values.chain(iter::once(name.start - 1..name.end + 34)).collect();
     let (mut refused, mut started) = (0, 0);
     for i in 0..45 {
         let range = &ranges[i % ranges.len()];

@@ -77,8 +77,7 @@ fn where_the_server_may_evict_new_limiters_are_made_and_old_ones_are_fresh() {
         for i in 0..300 {
             let key = format!("new:{}", i * 50);
             let rule = long_rule(ALGORITHMS[i * 50 % ALGORITHMS.len()], 1);
-            let replies =
-                client.pipeline([words(&format!("EXISTS {key}")), acquire(&key, &rule)]);
+            let replies = client.pipeline([words(&format!("EXISTS {key}")), acquire(&key, &rule)]);
             let exists = replies[0] == Ok(Value::Int(1));
             let reply = Reply::of(replies[1].as_ref().expect("a reply"));
             // A key can go between the two: to make room for what the second needs.
@@ -128,7 +127,8 @@ fn a_full_server_that_may_not_evict_goes_on_with_what_it_has() {
     let mut client = server.client();
     let lease = |key: &str, id: usize| format!("RL.ACQUIREX {key} {SLOTS} ID id{id}");
     // A user's PERSIST, so that the keys outlive their permits here.
-    let granted = Reply::of(&client.run("RL.ACQUIREX steady WINDOW 150ms LIMIT 5 ALGO sliding UPTO 5"));
+    let granted =
+        Reply::of(&client.run("RL.ACQUIREX steady WINDOW 150ms LIMIT 5 ALGO sliding UPTO 5"));
     assert_eq!(granted.granted, 5);
     assert!(Reply::of(&client.run(lease("slots", 0))).is_grant());
     client.run("PERSIST steady");

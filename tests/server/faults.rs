@@ -282,13 +282,12 @@ fn policies_of_every_form_reach_replicas_and_outlive_a_restart() {
     let mut client = primary.client();
     let mut number = 0;
     for algorithm in ["sliding", "bucket", "leaky", "fixed", "counter", "concurrency"] {
-        for numbers in ["WINDOW 1m LIMIT 0", "WINDOW 3650d LIMIT 1000000000000", "WINDOW 1ms LIMIT 1"]
+        for numbers in
+            ["WINDOW 1m LIMIT 0", "WINDOW 3650d LIMIT 1000000000000", "WINDOW 1ms LIMIT 1"]
         {
             for options in ["", "BLOCK 3650d SHADOW", "FOR 1h"] {
                 number += 1;
-                client.run(format!(
-                    "RL.POLICY SET p{number} {numbers} ALGO {algorithm} {options}"
-                ));
+                client.run(format!("RL.POLICY SET p{number} {numbers} ALGO {algorithm} {options}"));
             }
         }
     }

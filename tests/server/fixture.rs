@@ -104,7 +104,11 @@ fn check(client: &mut Client) {
     assert!(info(client, "exempt", "exempt_for") > YEAR_MS / 10);
     assert!((0..5).all(|_| acquirex(client, "exempt WINDOW 1d LIMIT 1 ALGO sliding").is_grant()));
     for (name, algorithm, numbers) in [
-        ("standing", "sliding", [("limit", 7), ("window", 3_600_000), ("block", 60_000), ("shadow", 0)]),
+        (
+            "standing",
+            "sliding",
+            [("limit", 7), ("window", 3_600_000), ("block", 60_000), ("shadow", 0)],
+        ),
         ("temporary", "bucket", [("limit", 3), ("window", 3_600_000), ("burst", 4), ("shadow", 1)]),
     ] {
         let policy = client.run(format!("RL.POLICY GET {name}"));
@@ -148,7 +152,10 @@ fn write(folder: &Path) {
         if preamble == "no" {
             // Some of it in the base: what `create` does not add to.
             client.run("RL.BLOCK blocked FOR 3650d");
-            acquirex(&mut client, format!("leases {WINDOW} LIMIT 3 ALGO concurrency COST 1 ID one"));
+            acquirex(
+                &mut client,
+                format!("leases {WINDOW} LIMIT 3 ALGO concurrency COST 1 ID one"),
+            );
             client.run("BGREWRITEAOF");
             wait_for_children(&mut client);
         }

@@ -6,6 +6,7 @@
 //! | `RL_TEST_CLI` | the command line client | `redis-cli` |
 //! | `RL_TEST_MODULE` | the module | what this build made |
 //! | `RL_TEST_WRAPPER` | words before the server's command, see `scripts/memcheck` | none |
+//! | `RL_WAITERS` | how many clients wait at once in `waiting_load` | 2000 |
 //! | `RL_SOAK_CALLS`, `RL_SOAK_SEED` | how many calls `soak` makes, and which | 60000, 1 |
 //! | `RL_WRITE_FIXTURES` | a folder that `fixture` writes its files into | none |
 
@@ -13,6 +14,7 @@ mod acquire;
 mod acquirex;
 mod anything;
 mod calls;
+mod clock;
 mod cluster;
 mod cluster_failover;
 mod concurrency;
@@ -21,7 +23,10 @@ mod crashes;
 mod denial;
 mod documents;
 mod durability;
+mod eviction;
 mod failover;
+mod faults;
+mod fixture;
 mod grammar;
 mod harness;
 mod hostile;
@@ -39,3 +44,6 @@ mod routing;
 mod shadow;
 mod soak;
 mod top;
+mod waiting;
+mod waiting_ends;
+mod waiting_load;

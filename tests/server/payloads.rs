@@ -40,7 +40,7 @@ fn samples(client: &mut Client) -> Vec<(String, Vec<u8>)> {
     };
     for algorithm in ALGORITHMS {
         let call = format!("RL.ACQUIRE k {}", long_rule(algorithm, 5));
-        add(client, algorithm, &[call.clone()]);
+        add(client, algorithm, std::slice::from_ref(&call));
         let held = format!("{algorithm}, held");
         let holds = ["RL.BLOCK k FOR 1h", "RL.EXEMPT k FOR 1d"].map(String::from);
         add(client, &held, &[&[call], &holds[..]].concat());
