@@ -9,20 +9,20 @@
 //! for any client, and the permits are deducted and replicated as by any other call. That call must
 //! not block, and does not: where blocking is denied, `TIMEOUT` counts as 0.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::{CString, c_int, c_void};
 use std::ptr;
 
 use lazy_static::lazy_static;
 use redis_module::server_events::FlushSubevent;
 use redis_module::{Context, RedisGILGuard, raw};
-use redis_module_macros::flush_event_handler;
+use redis_module_macros::{config_changed_event_handler, flush_event_handler};
 use rl_core::queue::{Queue, Ticket};
 use rl_core::request::Arguments;
 
 use crate::call::{Call, MainThread, api, live_clock_ms};
 use crate::commands::acquire::{Look, Reply, deny, look};
-use crate::config;
+use crate::{config, policies};
 
 /// A key in a database.
 type KeyName = (i32, Box<[u8]>);
@@ -58,6 +58,10 @@ struct Waiting {
     seats: HashMap<Ticket, Seat>,
     /// Whose seat a blocked client's is: the server tells of one that vanished by its address.
     tickets: HashMap<*mut raw::RedisModuleBlockedClient, Ticket>,
+    /// Walks that were cut short, and the last ticket that they came to.
+    cut: HashMap<KeyName, Ticket>,
+    /// When policies end: then every queue is walked.
+    policy_ends_ms: BTreeSet<i64>,
     /// The timer that is set, and for when.
     timer: Option<(raw::RedisModuleTimerID, i64)>,
     counts: Counts,
@@ -117,8 +121,17 @@ pub fn has_room(call: &Call) -> bool {
 pub fn wait(call: &Call, keys: usize, timeout_ms: i64, first_look_ms: i64) {
     let now_ms = live_clock_ms();
     let names: Vec<_> = (0..keys).map(|i| key_name(call.db(), call.get(i))).collect();
-    let ticket =
-        with(|waiting| waiting.queue.join(names.clone(), now_ms.saturating_add(timeout_ms)));
+    // Policies that were loaded, or set while nobody waited.
+    let policy_ends_ms = match waiters() {
+        0 => Some(policies::with(call.main_thread(), |policies| policies.ends_ms(now_ms))),
+        _ => None,
+    };
+    let ticket = with(|waiting| {
+        if let Some(policy_ends_ms) = policy_ends_ms {
+            waiting.policy_ends_ms = policy_ends_ms;
+        }
+        waiting.queue.join(names.clone(), now_ms.saturating_add(timeout_ms))
+    });
     let answer = Box::into_raw(Box::new(Answer { ticket, said: None }));
     let client = call.block_on_keys(keys, &CALLBACKS, answer.cast());
     let seat = Seat { client, argv: call.retain(), db: call.db(), answer };
@@ -202,6 +215,8 @@ extern "C" fn free_answer(_: *mut raw::RedisModuleCtx, answer: *mut c_void) {
 fn leave(ticket: Ticket, walked: Option<&KeyName>) -> Option<Seat> {
     let seat = with(|waiting| {
         waiting.queue.leave(ticket, walked);
+        let queue = &waiting.queue;
+        waiting.cut.retain(|key, _| queue.has_waiters(key));
         let seat = waiting.seats.remove(&ticket)?;
         waiting.tickets.remove(&seat.client);
         Some(seat)
@@ -220,7 +235,9 @@ fn arm(ctx: *mut raw::RedisModuleCtx) {
 
 fn arm_no_earlier_than(ctx: *mut raw::RedisModuleCtx, earliest_ms: i64) {
     with(|waiting| {
-        let next_ms = waiting.queue.next_ms().map(|next_ms| next_ms.max(earliest_ms));
+        let policy_end_ms = waiting.policy_ends_ms.first().copied().unwrap_or(i64::MAX);
+        let next_ms = waiting.queue.next_ms();
+        let next_ms = next_ms.map(|next_ms| next_ms.min(policy_end_ms).max(earliest_ms));
         // SAFETY: `ctx` is the context of a running command or callback.
         unsafe {
             match (waiting.timer, next_ms) {
@@ -231,7 +248,7 @@ fn arm_no_earlier_than(ctx: *mut raw::RedisModuleCtx, earliest_ms: i64) {
                 (None, _) => {}
             }
             waiting.timer = next_ms.map(|next_ms| {
-                let in_ms = next_ms.saturating_sub(live_clock_ms()).max(0);
+                let in_ms = next_ms.saturating_sub(live_clock_ms()).clamp(0, LONGEST_MS);
                 (
                     api!(RedisModule_CreateTimer)(ctx, in_ms, Some(on_timer), ptr::null_mut()),
                     next_ms,
@@ -240,6 +257,10 @@ fn arm_no_earlier_than(ctx: *mut raw::RedisModuleCtx, earliest_ms: i64) {
         }
     });
 }
+
+/// The longest timer: servers before 7.2 count its microseconds in 32 bits. What is due later is
+/// looked at in between, which does no harm.
+const LONGEST_MS: i64 = 1_000_000;
 
 /// While writes are paused nothing may be granted; after so many ms it is looked at again.
 const PAUSED_MS: i64 = 5;
@@ -252,19 +273,31 @@ extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
     with(|waiting| waiting.timer = None);
     // SAFETY: a plain getter.
     if unsafe { api!(RedisModule_AvoidReplicaTraffic)() } != 0 {
+        // A denial writes nothing: deadlines are met all the same.
+        while let Some(ticket) = with(|waiting| waiting.queue.expired(live_clock_ms())) {
+            give_up(ticket);
+        }
         return arm_no_earlier_than(ctx, live_clock_ms() + PAUSED_MS);
     }
+    with(|waiting| {
+        let later = waiting.policy_ends_ms.split_off(&(live_clock_ms() + 1));
+        if !std::mem::replace(&mut waiting.policy_ends_ms, later).is_empty() {
+            waiting.queue.walk_all();
+        }
+    });
     let mut looks = 0;
     while looks < MOST_LOOKS
         && let Some(key) = with(|waiting| waiting.queue.pop_walk(live_clock_ms()))
     {
         looks += walk(ctx, &key, MOST_LOOKS - looks);
     }
+    // Deadlines have looks of their own, or long walks would put them off.
+    looks = 0;
     while looks < MOST_LOOKS
         && let Some(ticket) = with(|waiting| waiting.queue.expired(live_clock_ms()))
     {
         looks += 1;
-        let granted = serve(ctx, ticket, None) == Some(true);
+        let granted = serve(ctx, ticket, None) == Ok(true);
         with(|waiting| waiting.counts.timed_out += u64::from(!granted));
     }
     arm(ctx);
@@ -272,23 +305,25 @@ extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
 
 /// Walks the queue of a key, and says how many clients it looked at.
 fn walk(ctx: *mut raw::RedisModuleCtx, key: &KeyName, most: usize) -> usize {
-    let (mut looks, mut at) = (0, None);
+    let mut looks = 0;
+    let mut at = with(|waiting| waiting.cut.remove(key));
     while let Some(ticket) = with(|waiting| waiting.queue.next_on(key, at)) {
-        at = Some(ticket);
         if looks == most {
-            with(|waiting| waiting.queue.walk_no_later_than(key, i64::MIN));
+            // To be continued, behind those that only other keys deny.
+            with(|waiting| {
+                waiting.queue.walk_no_later_than(key, i64::MIN);
+                at.and_then(|at| waiting.cut.insert(key.clone(), at));
+            });
             break;
         }
+        at = Some(ticket);
         looks += 1;
         let now_ms = live_clock_ms();
         let by = match look_for(ctx, ticket, now_ms) {
-            Look::Served | Look::Never => {
-                if serve(ctx, ticket, Some(key)).is_some() {
-                    continue;
-                }
-                // The server's clock for calls was a moment behind.
-                vec![(key.clone(), 1)]
-            }
+            Look::Served | Look::Never => match serve(ctx, ticket, Some(key)) {
+                Ok(_) => continue,
+                Err(again_ms) => vec![(key.clone(), again_ms)],
+            },
             Look::Denied(by) => by_name(ticket, by),
         };
         if !with(|waiting| waiting.queue.denied(key, &by, now_ms)) {
@@ -321,39 +356,60 @@ fn look_for(ctx: *mut raw::RedisModuleCtx, ticket: Ticket, now_ms: i64) -> Look 
     }
 }
 
-/// Calls the command of a waiter again and answers the reply, unless that is a denial and the time
-/// is not over: `None`.
-fn serve(ctx: *mut raw::RedisModuleCtx, ticket: Ticket, walked: Option<&KeyName>) -> Option<bool> {
+/// In a cluster a slot that moves away is refused by the server, which answers the client itself
+/// soon after.
+const MOVING_MS: i64 = 50;
+
+/// Calls the command of a waiter again and answers the reply. On a walk, a denial or a refusal that
+/// may pass leaves it waiting: in so many ms it is to be looked at again.
+fn serve(
+    ctx: *mut raw::RedisModuleCtx,
+    ticket: Ticket,
+    walked: Option<&KeyName>,
+) -> Result<bool, i64> {
     let command =
         with(|waiting| waiting.seats.get(&ticket).map(|seat| (seat.argv.clone(), seat.db)));
-    let (mut argv, db) = command?;
+    let Some((mut argv, db)) = command else {
+        return Ok(false);
+    };
     // SAFETY: as in `look_for`. "!ESMv": replicate what it writes, give errors as replies, with the
     // checks of a script, and a vector of arguments with its length.
-    let said = unsafe {
+    let (said, in_cluster) = unsafe {
         api!(RedisModule_SelectDb)(ctx, db);
         let (args, len) = (argv.as_mut_ptr().add(1), argv.len() - 1);
         let name = c"RL.ACQUIREX".as_ptr();
         let reply = api!(RedisModule_Call)(ctx, name, c"!ESMv".as_ptr(), args, len);
         let said = read_reply(reply);
         api!(RedisModule_FreeCallReply)(reply);
-        said
+        let flags = api!(RedisModule_GetContextFlags)(ctx) as u32;
+        (said, flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0)
     };
-    let (granted, over) = match &said {
-        Said::Reply(reply) => (reply.granted(), !reply.may_be_granted()),
-        Said::Error(_) => (false, true),
+    let granted = match &said {
+        Said::Reply(reply) if reply.granted() => true,
+        // The server's clock for calls was a moment behind.
+        Said::Reply(reply) if reply.may_be_granted() && walked.is_some() => return Err(1),
+        Said::Error(_) if in_cluster && walked.is_some() => return Err(MOVING_MS),
+        Said::Reply(_) | Said::Error(_) => false,
     };
-    if !granted && !over && walked.is_some() {
-        return None;
-    }
     with(|waiting| waiting.counts.granted += u64::from(granted));
-    let seat = leave(ticket, walked)?;
-    // SAFETY: the answer is alive until the server frees it, which is after it unblocked the
-    // client.
-    unsafe {
-        (*seat.answer).said = Some(said);
-        api!(RedisModule_UnblockClient)(seat.client, seat.answer.cast());
+    if let Some(seat) = leave(ticket, walked) {
+        // SAFETY: the answer is alive until the server frees it, which is after it unblocked the
+        // client.
+        unsafe {
+            (*seat.answer).said = Some(said);
+            api!(RedisModule_UnblockClient)(seat.client, seat.answer.cast());
+        }
     }
-    Some(granted)
+    Ok(granted)
+}
+
+/// Answers a waiter a denial without calling its command.
+fn give_up(ticket: Ticket) {
+    if let Some(seat) = leave(ticket, None) {
+        with(|waiting| waiting.counts.timed_out += 1);
+        // SAFETY: as in `serve`; without a reply `on_unblocked` denies.
+        unsafe { api!(RedisModule_UnblockClient)(seat.client, seat.answer.cast()) };
+    }
 }
 
 /// What the server answered a call, as data of our own.
@@ -409,6 +465,22 @@ pub fn wake_all(ctx: *mut raw::RedisModuleCtx) {
     if waiters() > 0 {
         with(|waiting| waiting.queue.walk_all());
         arm(ctx);
+    }
+}
+
+/// Says that a policy will end.
+pub fn policy_ends(at_ms: i64) {
+    with(|waiting| {
+        if !waiting.queue.is_empty() {
+            waiting.policy_ends_ms.insert(at_ms);
+        }
+    });
+}
+
+#[config_changed_event_handler]
+fn on_config(ctx: &Context, changed: &[&str]) {
+    if changed.iter().any(|name| name.starts_with("rl.")) {
+        wake_all(ctx.ctx);
     }
 }
 

@@ -31,8 +31,8 @@ impl Credits {
     }
 }
 
-/// The stored state of a bucket, in 28 bytes: aligned to 8 they would be 32, and a limiter would not
-/// fit 64.
+/// The stored state of a bucket, in 28 bytes: aligned to 8 they would be 32, and a limiter would
+/// not fit 64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(packed(4))]
 pub struct Bucket {

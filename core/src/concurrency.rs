@@ -96,8 +96,8 @@ impl Leases {
         self.by_end.len() - self.ended(now_ms).count()
     }
 
-    /// Whether one more lease is more than there ever were: on a full server the memory of those that
-    /// ended is taken again.
+    /// Whether one more lease is more than there ever were: on a full server the memory of those
+    /// that ended is taken again.
     pub fn grows(&self, now_ms: i64) -> bool {
         self.count_live(now_ms) >= self.most
     }

@@ -3,7 +3,7 @@
 //! A policy is for all rules that carry its name. One that was set for a time stands in front of
 //! what was set before, and that comes back by itself. Policies belong to a server, not to a key.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::codec::{self, DecodeError};
 use crate::decision::Ask;
@@ -124,6 +124,12 @@ impl Policies {
         let Policy { rule, block_ms, shadow } = *policy;
         *ask = Ask { rule, block_ms, shadow, ..*ask };
         Applied::Replaced
+    }
+
+    /// When policies that are set for a time end.
+    pub fn ends_ms(&self, now_ms: i64) -> BTreeSet<i64> {
+        let entries = self.by_name.values().flat_map(|entry| &entry.temporary);
+        entries.map(|(_, until_ms)| *until_ms).filter(|until_ms| *until_ms > now_ms).collect()
     }
 
     /// All names with what is set for them, in the order of the names.

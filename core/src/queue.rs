@@ -72,8 +72,8 @@ impl<K: Ord + Clone> Queue<K> {
         ticket
     }
 
-    /// Leaves all queues: served on a walk of `walked`, given up or gone. Behind it there may be
-    /// one that can be served, so the other queues in which it was the first are walked.
+    /// Leaves all queues: served on a walk of `walked`, given up or gone. It may have been the one
+    /// at which walks ended, so the other queues are walked.
     pub fn leave(&mut self, ticket: Ticket, walked: Option<&K>) {
         let Some(waiter) = self.waiters.remove(&ticket) else {
             return;
@@ -81,12 +81,11 @@ impl<K: Ord + Clone> Queue<K> {
         self.deadlines.remove(&(waiter.deadline_ms, ticket));
         for key in waiter.keys {
             let Some(queue) = self.by_key.get_mut(&key) else { continue };
-            let was_first = queue.first() == Some(&ticket);
             queue.remove(&ticket);
             if queue.is_empty() {
                 self.by_key.remove(&key);
                 self.forget_walk(&key);
-            } else if was_first && walked != Some(&key) {
+            } else if walked != Some(&key) {
                 self.walk_no_later_than(&key, i64::MIN);
             }
         }

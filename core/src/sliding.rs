@@ -103,8 +103,8 @@ impl Log {
         self.newest_ms
     }
 
-    /// Whether one more entry takes more memory than there is, once what is not later than `cutoff_ms` is
-    /// forgotten.
+    /// Whether one more entry takes more memory than there is, once what is not later than
+    /// `cutoff_ms` is forgotten.
     pub fn grows(&self, cutoff_ms: i64) -> bool {
         let live = self.live(cutoff_ms);
         live.entries > 0 && self.run.len() - live.at + ENTRY_BYTES > self.run.capacity()
@@ -219,7 +219,8 @@ impl Log {
             self.newest_ms = at_ms;
         }
         if at_ms > self.newest_ms {
-            // By a quarter rather than doubling: logs are many and live long, and are copied rarely.
+            // By a quarter rather than doubling: logs are many and live long, and are copied
+            // rarely.
             if self.run.capacity() - self.run.len() < ENTRY_BYTES {
                 self.run.drain(..self.head);
                 self.head = 0;

@@ -72,6 +72,7 @@ pub fn look(call: &Call, now_ms: i64) -> Result<Look, Failure> {
     let mut rules = Rules::new();
     let request = parse_acquirex(call, Form::AcquireX, &mut |rule| rules.push(rule))?;
     prepare(call, &mut rules, now_ms);
+    let rules = without_blocks(&rules);
     let limiters = Limiters::open(call, request.keys, Access::Read, now_ms)?;
     let terms = terms(&request, now_ms);
     let mut slots = slots(&limiters, &request, &rules);
@@ -135,30 +136,36 @@ fn slots<'a>(
     slots
 }
 
-/// Whether a call that was denied, or would overtake others who wait, waits itself. How long it
-/// will be denied at least, in ms.
+/// Whether a call that is denied, or would overtake others who wait, waits itself. How long it will
+/// be denied at least, in ms.
 fn waits(
     call: &Call,
     request: &Request<'_>,
-    decision: &Decision,
-    slots: &[Slot<'_>],
+    rules: &[Named<'_>],
+    limiters: &Limiters<'_>,
+    terms: &Terms<'_>,
 ) -> Option<i64> {
-    if request.timeout_ms == 0 {
+    if request.timeout_ms == 0 || !waiting::has_room(call) {
         return None;
     }
+    let rules = without_blocks(rules);
+    let mut slots = slots(limiters, request, &rules);
+    let decision = decide(&mut slots, terms);
+    if decision.granted > 0 {
+        return waiting::is_ahead(call, request.keys).then_some(0);
+    }
     let held = |slot: &Slot<'_>| slot.ask().rule.algorithm() == Algorithm::Concurrency;
-    let in_time = match decision.granted {
-        0 => {
-            let released = slots.iter().any(|slot| slot.denies() && held(slot));
-            decision.retry_after_ms >= 0
-                && (decision.retry_after_ms <= request.timeout_ms || released)
-        }
-        _ => waiting::is_ahead(call, request.keys),
-    };
-    (in_time && waiting::has_room(call)).then_some(match waiting::is_ahead(call, request.keys) {
-        true => 0,
-        false => decision.retry_after_ms,
-    })
+    let released = slots.iter().any(|slot| slot.denies() && held(slot));
+    let retry_after_ms = decision.retry_after_ms;
+    (retry_after_ms >= 0 && (retry_after_ms <= request.timeout_ms || released))
+        .then_some(retry_after_ms)
+}
+
+/// Who waits is not denied, so no block begins.
+fn without_blocks<'call>(rules: &[Named<'call>]) -> Rules<'call> {
+    let mut rules = Rules::from_slice(rules);
+    rules.iter_mut().for_each(|rule| rule.ask.block_ms = 0);
+    rules
 }
 
 /// Decides, carries the decision out unless it is only to be read, and replies.
@@ -173,14 +180,14 @@ fn answer(
     let rules = &*rules;
     let terms = terms(request, now_ms);
     let mut limiters = Limiters::open(call, request.keys, access, now_ms)?;
-    let mut slots = slots(&limiters, request, rules);
-    let decision = decide(&mut slots, &terms);
     if access == Access::Write
-        && let Some(first_look_ms) = waits(call, request, &decision, &slots)
+        && let Some(first_look_ms) = waits(call, request, rules, &limiters, &terms)
     {
         waiting::wait(call, request.keys, request.timeout_ms, first_look_ms);
         return Ok(());
     }
+    let mut slots = slots(&limiters, request, rules);
+    let decision = decide(&mut slots, &terms);
     let reply = Reply::new(&decision, &slots, request.with_keys);
     if access == Access::Write {
         let mut effects = SmallVec::<[(usize, Effect); FEW]>::new();

@@ -32,6 +32,7 @@ impl Command for Set {
         let until_ms = request.for_ms.map(|for_ms| call.now_ms().saturating_add(for_ms));
         let entry = policies::entry(call.main_thread(), request.name);
         change(call, &[(request.name, entry.with(request.policy, until_ms))]);
+        until_ms.into_iter().for_each(waiting::policy_ends);
         if call.config_is("appendonly", "yes") && call.config_is("aof-use-rdb-preamble", "no") {
             log::warning(
                 "policies are not part of an AOF that is rewritten without its RDB preamble: \

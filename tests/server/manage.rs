@@ -243,7 +243,6 @@ fn a_full_server_refuses_only_what_is_new() {
     for call in [
         format!("RL.ACQUIREX missing {}", rule("bucket", 5, "")),
         format!("RL.ACQUIREX bucket missing {}", rule("bucket", 5, "")),
-        format!("RL.ACQUIREX leases {}", rule("concurrency", 5, "")),
         "RL.BLOCK missing FOR 1h".into(),
         "RL.EXEMPT bucket missing FOR 1h".into(),
     ] {
@@ -252,6 +251,10 @@ fn a_full_server_refuses_only_what_is_new() {
     assert_eq!(client.text("DEBUG DIGEST"), before);
     // What costs nothing creates nothing.
     assert!(acquirex(&mut client, format!("missing {}", rule("bucket", 5, "COST 0"))).is_grant());
+    // A lease takes the place of one that ended; one more than there ever were is new.
+    assert!(acquirex(&mut client, format!("leases {}", rule("concurrency", 5, ""))).is_grant());
+    let another = "RL.ACQUIREX leases WINDOW 10d LIMIT 5 ALGO concurrency ID another";
+    assert_eq!(client.error(another), OOM);
 }
 
 /// All writing commands together, with everything that makes them differ.

@@ -161,7 +161,7 @@ fn permits_are_handed_on_in_order_of_arrival() {
     for i in 0..20 {
         assert_eq!(client.int(format!("RL.RELEASE k ID {i}")), 1, "{i}");
         assert!(waiters[i].reply().is_grant());
-        for waiter in waiters.iter_mut().skip(i + 1) {
+        for waiter in &mut waiters[i + 1..] {
             assert!(waiter.waits(&mut client), "overtook {i}");
         }
     }
