@@ -34,7 +34,7 @@ impl Credits {
 /// The stored state of a bucket, in 28 bytes: aligned to 8 they would be 32, and a limiter would
 /// not fit 64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(packed(4))]
+#[repr(Rust, packed(4))]
 pub struct Bucket {
     /// When `deficit` was true, in ms of epoch time.
     pub at_ms: i64,
