@@ -5,8 +5,7 @@
 //! With `m` counters over `n` events, every key that occurred more than `n / m` times is among
 //! them, its count is never too low, and too high by at most its error, which is at most `n / m`.
 //!
-//! Counters are a binary heap with the lowest count on top, and a map from a key's hash to its
-//! place. Keys are told apart by a seeded 64-bit hash: two that share one would be counted as one.
+//! Counts are a binary heap with the lowest on top, beside a map from a key's hash to its counter. Keys are told apart by a seeded 64-bit hash: two that share one would be counted as one.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
@@ -31,6 +30,8 @@ pub struct Counted {
 #[derive(Debug)]
 struct Counter {
     hash: u64,
+    /// Its place in the heap.
+    place: usize,
     counted: Counted,
 }
 
@@ -55,98 +56,110 @@ impl Hasher for Identity {
 /// A sketch of a stream.
 #[derive(Debug, Default)]
 pub struct Sketch {
-    /// A heap: no counter has more than the two at twice its place plus one and two.
-    heap: Vec<Counter>,
-    places: HashMap<u64, usize, BuildHasherDefault<Identity>>,
+    /// They stay where they are; only their places in the heap change.
+    counters: Vec<Counter>,
+    by_hash: HashMap<u64, usize, BuildHasherDefault<Identity>>,
+    /// A heap of counts, each with its counter: none is above the two at twice its place plus one and
+    /// two.
+    heap: Vec<(u64, usize)>,
     capacity: usize,
 }
 
 impl Sketch {
     fn new(capacity: usize) -> Sketch {
         Sketch {
+            counters: Vec::with_capacity(capacity),
+            by_hash: HashMap::with_capacity_and_hasher(capacity, BuildHasherDefault::default()),
             heap: Vec::with_capacity(capacity),
-            places: HashMap::with_capacity_and_hasher(capacity, BuildHasherDefault::default()),
             capacity,
         }
     }
 
     fn add(&mut self, hash: u64, db: i32, key: &[u8]) {
-        if let Some(place) = self.places.get(&hash) {
-            self.count(*place);
-        } else if self.heap.len() < self.capacity {
+        if let Some(at) = self.by_hash.get(&hash).copied() {
+            self.count(at);
+        } else if self.counters.len() < self.capacity {
+            let at = self.counters.len();
             let counted = Counted { db, key: key.to_vec(), count: 1, error: 0 };
-            self.heap.push(Counter { hash, counted });
-            self.places.insert(hash, self.heap.len() - 1);
-            self.sift_up(self.heap.len() - 1);
-        } else if let Some(lowest) = self.heap.first_mut() {
+            self.counters.push(Counter { hash, place: at, counted });
+            self.by_hash.insert(hash, at);
+            self.heap.push((1, at));
+            self.sift_up(at);
+        } else if let Some((_, at)) = self.heap.first().copied()
+            && let Some(lowest) = self.counters.get_mut(at)
+        {
             // The new key takes the place of the least frequent one, and may have been that all
             // along.
-            self.places.remove(&lowest.hash);
+            self.by_hash.remove(&lowest.hash);
+            self.by_hash.insert(hash, at);
             lowest.hash = hash;
             lowest.counted.error = lowest.counted.count;
             lowest.counted.db = db;
             lowest.counted.key.clear();
             lowest.counted.key.extend_from_slice(key);
-            self.places.insert(hash, 0);
-            self.count(0);
+            self.count(at);
         }
     }
 
-    fn count(&mut self, place: usize) {
-        if let Some(counter) = self.heap.get_mut(place) {
+    fn count(&mut self, at: usize) {
+        if let Some(counter) = self.counters.get_mut(at) {
             counter.counted.count += 1;
+            let (count, place) = (counter.counted.count, counter.place);
+            self.settle(place, (count, at));
             self.sift_down(place);
         }
     }
 
-    fn count_at(&self, place: usize) -> u64 {
-        self.heap.get(place).map_or(u64::MAX, |counter| counter.counted.count)
+    /// Puts a count into a place of the heap.
+    fn settle(&mut self, place: usize, entry: (u64, usize)) {
+        if let Some(there) = self.heap.get_mut(place) {
+            *there = entry;
+        }
+        if let Some(counter) = self.counters.get_mut(entry.1) {
+            counter.place = place;
+        }
+    }
+
+    fn entry(&self, place: usize) -> (u64, usize) {
+        self.heap.get(place).copied().unwrap_or((u64::MAX, usize::MAX))
     }
 
     fn sift_down(&mut self, mut place: usize) {
+        let moving = self.entry(place);
         loop {
-            let (left, right) = (2 * place + 1, 2 * place + 2);
-            let child = if self.count_at(right) < self.count_at(left) { right } else { left };
-            if self.count_at(child) >= self.count_at(place) {
-                return;
+            let (left, right) = (self.entry(2 * place + 1), self.entry(2 * place + 2));
+            let (child, at) =
+                if right.0 < left.0 { (right, 2 * place + 2) } else { (left, 2 * place + 1) };
+            if child.0 >= moving.0 {
+                break;
             }
-            self.swap(place, child);
-            place = child;
+            self.settle(place, child);
+            place = at;
         }
+        self.settle(place, moving);
     }
 
     fn sift_up(&mut self, mut place: usize) {
+        let moving = self.entry(place);
         while place > 0 {
-            let parent = (place - 1) / 2;
-            if self.count_at(parent) <= self.count_at(place) {
-                return;
+            let parent = self.entry((place - 1) / 2);
+            if parent.0 <= moving.0 {
+                break;
             }
-            self.swap(place, parent);
-            place = parent;
+            self.settle(place, parent);
+            place = (place - 1) / 2;
         }
-    }
-
-    fn swap(&mut self, a: usize, b: usize) {
-        self.heap.swap(a, b);
-        for place in [a, b] {
-            if let Some(counter) = self.heap.get(place) {
-                self.places.insert(counter.hash, place);
-            }
-        }
+        self.settle(place, moving);
     }
 
     /// What a key that has no counter can have occurred at most.
     fn unseen(&self) -> u64 {
-        if self.heap.len() < self.capacity {
-            0
-        } else {
-            self.heap.first().map_or(0, |c| c.counted.count)
-        }
+        if self.counters.len() < self.capacity { 0 } else { self.heap.first().map_or(0, |e| e.0) }
     }
 
     /// The count and the error of a key.
     fn of(&self, hash: u64) -> (u64, u64) {
-        let counter = self.places.get(&hash).and_then(|place| self.heap.get(*place));
+        let counter = self.by_hash.get(&hash).and_then(|at| self.counters.get(*at));
         counter.map_or((self.unseen(), self.unseen()), |c| (c.counted.count, c.counted.error))
     }
 }
@@ -183,8 +196,9 @@ impl Top {
         self.turn_over(shape, now_ms);
         let key = key.get(..KEY_BYTES).unwrap_or(key);
         let hash = self.hash(db, key);
-        let seen =
-            |sketch: &Sketch| if sketch.places.contains_key(&hash) { sketch.of(hash).0 } else { 0 };
+        let seen = |sketch: &Sketch| {
+            if sketch.by_hash.contains_key(&hash) { sketch.of(hash).0 } else { 0 }
+        };
         seen(&self.present) + seen(&self.previous)
     }
 
@@ -192,8 +206,8 @@ impl Top {
     pub fn most(&mut self, limit: usize, shape: Shape, now_ms: i64) -> Vec<Counted> {
         self.turn_over(shape, now_ms);
         let only_previous =
-            self.previous.heap.iter().filter(|c| !self.present.places.contains_key(&c.hash));
-        let mut all: Vec<Counted> = (self.present.heap.iter().chain(only_previous))
+            self.previous.counters.iter().filter(|c| !self.present.by_hash.contains_key(&c.hash));
+        let mut all: Vec<Counted> = (self.present.counters.iter().chain(only_previous))
             .map(|counter| {
                 let (present, previous) =
                     (self.present.of(counter.hash), self.previous.of(counter.hash));
@@ -209,7 +223,7 @@ impl Top {
     /// Keys that have a counter.
     pub fn tracked(&mut self, shape: Shape, now_ms: i64) -> usize {
         self.turn_over(shape, now_ms);
-        self.present.heap.len() + self.previous.heap.len()
+        self.present.counters.len() + self.previous.counters.len()
     }
 
     fn hash(&self, db: i32, key: &[u8]) -> u64 {
