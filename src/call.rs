@@ -4,11 +4,12 @@
 //! each argument and reply, which costs more than a decision does. A panic never reaches the
 //! server: see [`entry`].
 
-use std::ffi::{CStr, CString, c_int, c_void};
+use std::ffi::{CStr, CString};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
+use libc::{c_int, c_void};
 use redis_module::{Context, RedisLockIndicator, RedisValue, raw};
 use rl_core::error::RequestError;
 use rl_core::request::Arguments;

@@ -4,12 +4,12 @@
 //! 0 for good: a server refuses a whole RDB over that number, a blob can be told apart value by
 //! value. There is no `unlink` callback: nothing outside a limiter refers to it.
 
-use std::ffi::{c_int, c_void};
 use std::mem::size_of;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use libc::{c_int, c_void};
 use redis_module::raw;
 use rl_core::codec;
 use rl_core::limiter::{Limiter, State};

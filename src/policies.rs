@@ -4,10 +4,10 @@
 //! without policies sends none, so they are cleared when a load or a full sync begins. They are not
 //! part of an AOF that was rewritten without its RDB preamble.
 
-use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lazy_static::lazy_static;
+use libc::c_int;
 use redis_module::server_events::LoadingSubevent;
 use redis_module::{Context, RedisGILGuard, raw};
 use redis_module_macros::loading_event_handler;

@@ -2,9 +2,10 @@
 //!
 //! By hand: the crate's macro needs a function that servers before 7.2 lack.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString};
 use std::ptr;
 
+use libc::{c_char, c_int};
 use redis_module::{Context, Status, raw};
 
 use crate::call::{self, Command, api};

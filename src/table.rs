@@ -1,7 +1,8 @@
 //! The table of commands: names, flags, keys, and what the server tells clients about them.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::CStr;
 
+use libc::c_int;
 use redis_module::raw;
 
 use crate::keys::Access;

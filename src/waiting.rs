@@ -10,10 +10,11 @@
 //! not block, and does not: where blocking is denied, `TIMEOUT` counts as 0.
 
 use std::collections::{BTreeSet, HashMap};
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::CString;
 use std::ptr;
 
 use lazy_static::lazy_static;
+use libc::{c_int, c_void};
 use redis_module::server_events::FlushSubevent;
 use redis_module::{Context, RedisGILGuard, raw};
 use redis_module_macros::{config_changed_event_handler, flush_event_handler};
