@@ -165,13 +165,13 @@ impl Sketch {
 }
 
 /// Two sketches, of the present period and of the one before.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Top {
     present: Sketch,
     previous: Sketch,
     /// When the present period began, in ms of epoch time.
     since_ms: i64,
-    seed: RandomState,
+    seed: u64,
 }
 
 /// How large the sketches are and how often they turn over.
@@ -181,6 +181,13 @@ pub struct Shape {
     pub capacity: usize,
     /// How long a period is, in ms.
     pub period_ms: i64,
+}
+
+impl Default for Top {
+    fn default() -> Top {
+        let (present, previous) = (Sketch::default(), Sketch::default());
+        Top { present, previous, since_ms: 0, seed: RandomState::new().hash_one(0) }
+    }
 }
 
 impl Top {
@@ -227,7 +234,21 @@ impl Top {
     }
 
     fn hash(&self, db: i32, key: &[u8]) -> u64 {
-        self.seed.hash_one((db, key))
+        // Folded multiplication, as in wyhash: a cryptographic hash would cost more than the rest. The
+        // seed keeps callers from making keys collide.
+        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+        let fold = |value: u64| {
+            let product = u128::from(value) * u128::from(FACTOR);
+            product as u64 ^ (product >> 64) as u64
+        };
+        let (chunks, rest) = key.as_chunks::<8>();
+        let mut last = [0; 8];
+        if let Some(place) = last.get_mut(..rest.len()) {
+            place.copy_from_slice(rest);
+        }
+        let start = fold(self.seed ^ u64::from(db as u32) ^ (key.len() as u64) << 32);
+        let hash = chunks.iter().fold(start, |hash, chunk| fold(hash ^ u64::from_le_bytes(*chunk)));
+        fold(hash ^ u64::from_le_bytes(last) ^ self.seed.rotate_left(32))
     }
 
     fn turn_over(&mut self, shape: Shape, now_ms: i64) {
@@ -237,10 +258,11 @@ impl Top {
             self.previous = Sketch::new(capacity);
             self.since_ms = now_ms;
         }
-        let periods = (now_ms - self.since_ms).div_euclid(period_ms.max(1));
-        if periods == 0 {
+        let since_ms = now_ms - self.since_ms;
+        if (0..period_ms).contains(&since_ms) {
             return;
         }
+        let periods = since_ms.div_euclid(period_ms.max(1));
         let ended = std::mem::replace(&mut self.present, Sketch::new(capacity));
         // After a pause, or a clock that stepped back, what was counted is of no recent period.
         self.previous = if periods == 1 { ended } else { Sketch::new(capacity) };
