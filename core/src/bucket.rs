@@ -14,8 +14,8 @@
 
 use crate::rule::{MAX_IN_USE, Rule};
 
-/// A deficit, in credits, in 12 bytes instead of 16: with it a bucket limiter fits an allocation of
-/// 64 bytes. The range is that of an `i96`; the largest deficit is about 3.2e26, well inside.
+/// A deficit, in credits, in 12 bytes instead of 16: see [`crate::packed`]. The range is that of an
+/// `i96`; the largest deficit is about 3.2e26, well inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Credits([u32; 3]);
 
@@ -31,15 +31,13 @@ impl Credits {
     }
 }
 
-/// The stored state of a bucket, in 28 bytes: aligned to 8 they would be 32, and a limiter would
-/// not fit 64.
+/// The stored state of a bucket, in 20 bytes: aligned to 8 they would be 24, and with the algorithm
+/// 32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(Rust, packed(4))]
 pub struct Bucket {
     /// When `deficit` was true, in ms of epoch time.
     pub at_ms: i64,
-    /// The capacity in permits under the rule that last wrote it.
-    pub burst: u64,
     deficit: Credits,
 }
 
@@ -50,8 +48,8 @@ pub fn max_deficit(window_ms: i64) -> i128 {
 
 impl Bucket {
     /// A bucket that misses `deficit` credits at `at_ms`; negative: refilled beyond its cap.
-    pub fn new(at_ms: i64, burst: u64, deficit: i128) -> Bucket {
-        Bucket { at_ms, burst, deficit: Credits::new(deficit) }
+    pub fn new(at_ms: i64, deficit: i128) -> Bucket {
+        Bucket { at_ms, deficit: Credits::new(deficit) }
     }
 
     /// The missing credits at `at_ms`.

@@ -7,12 +7,12 @@
 //!
 //! | limiter | |
 //! |---|---|
-//! | version | 1 |
+//! | version | 2 |
 //! | algorithm | 0 unused, 1 sliding, 2 bucket, 3 fixed, 4 counter, 5 concurrency |
 //! | rule | window, limit, burst of a bucket, offset of a fixed window; none when unused |
 //! | state | as the algorithm writes it |
-//! | TTL last set | ms of epoch time, 0 for none |
-//! | block's end, exemption's end, when laid | likewise; the last only if one of them is set |
+//! | TTL last set | in version 1 only: ms of epoch time, 0 for none |
+//! | block's end, exemption's end, when laid | ms of epoch time, 0 for none; the last only if one of them is set |
 //!
 //! | effect | |
 //! |---|---|
@@ -33,7 +33,7 @@ use std::fmt;
 
 use crate::bucket::{Bucket, max_deficit};
 use crate::concurrency::{LeaseChange, Leases, decode_id, decode_lease, encode_lease};
-use crate::counter::Counter;
+use crate::counter::{Counter, StoredCounter};
 use crate::effect::{Change, Effect, Write};
 use crate::fixed::Fixed;
 use crate::limiter::{Holds, Limiter, State};
@@ -43,7 +43,9 @@ use crate::rule_args::MAX_NAME;
 use crate::sliding::{Log, LogChange, LogStep};
 use crate::varint::{self, Sink};
 
-const LIMITER_VERSION: u8 = 1;
+const LIMITER_VERSION: u8 = 2;
+/// Before, the TTL that was last set followed the state. It follows from it now.
+const LIMITER_VERSION_WITH_TTL: u8 = 1;
 const EFFECT_VERSION: u8 = 1;
 const POLICIES_VERSION: u8 = 1;
 
@@ -111,10 +113,9 @@ pub fn encode_limiter(limiter: &Limiter, out: &mut impl Sink) {
         State::Bucket(bucket) => encode_bucket(bucket, out),
         State::Sliding(log) => log.encode(out),
         State::Fixed(fixed) => encode_fixed(fixed, out),
-        State::Counter(counter) => encode_counter(counter, out),
+        State::Counter(counter) => encode_counter(&counter.get(), out),
         State::Concurrency(leases) => leases.encode(out),
     }
-    encode_time(limiter.expire_at_ms, out);
     encode_holds(&limiter.holds(), out);
 }
 
@@ -124,8 +125,9 @@ pub fn encode_limiter(limiter: &Limiter, out: &mut impl Sink) {
 /// An unknown version, or bytes that break an invariant or do not end with the limiter.
 pub fn decode_limiter(bytes: &[u8]) -> Result<Limiter, DecodeError> {
     let mut reader = Reader { bytes, at: 0 };
-    reader.version(LIMITER_VERSION)?;
-    reader.limiter().filter(|_| reader.is_at_end()).ok_or(DecodeError::Damaged)
+    let has_ttl = bytes.first() == Some(&LIMITER_VERSION_WITH_TTL);
+    reader.version(if has_ttl { LIMITER_VERSION_WITH_TTL } else { LIMITER_VERSION })?;
+    reader.limiter(has_ttl).filter(|_| reader.is_at_end()).ok_or(DecodeError::Damaged)
 }
 
 /// Appends the form in which an effect travels.
@@ -383,7 +385,7 @@ impl Reader<'_> {
 
     fn fixed(&mut self, rule: &Rule) -> Option<Fixed> {
         let start_ms = self.start(rule)?;
-        Some(Fixed { start_ms, offset_ms: rule.offset_ms(), used: self.permits()? })
+        Some(Fixed { start_ms, used: self.permits()? })
     }
 
     fn counter(&mut self, rule: &Rule) -> Option<Counter> {
@@ -400,7 +402,7 @@ impl Reader<'_> {
         let deficit = i128::from(high) << 63 | i128::from(low);
         let least = 1 - i128::from(rule.limit());
         let in_range = (least..=max_deficit(rule.window_ms())).contains(&deficit);
-        in_range.then(|| Bucket::new(at_ms, rule.burst(), deficit))
+        in_range.then(|| Bucket::new(at_ms, deficit))
     }
 
     fn holds(&mut self) -> Option<Holds> {
@@ -412,28 +414,32 @@ impl Reader<'_> {
         Some(holds)
     }
 
-    fn limiter(&mut self) -> Option<Limiter> {
-        let mut limiter = Limiter::default();
+    fn limiter(&mut self, has_ttl: bool) -> Option<Limiter> {
         let tag = self.byte()?;
-        if tag != UNUSED {
-            let rule = self.stored_rule(tag)?;
-            limiter.window_ms = rule.window_ms();
-            limiter.limit = rule.limit();
-            limiter.state = match rule.algorithm() {
-                Algorithm::Bucket => State::Bucket(self.bucket(&rule)?),
-                Algorithm::Sliding => {
-                    State::Sliding(Box::new(Log::decode(self.bytes, &mut self.at)?))
-                }
-                Algorithm::Fixed => State::Fixed(self.fixed(&rule)?),
-                Algorithm::Counter => State::Counter(self.counter(&rule)?),
-                Algorithm::Concurrency => {
-                    State::Concurrency(Box::new(Leases::decode(self.bytes, &mut self.at)?))
-                }
-            };
+        let rule = match tag {
+            UNUSED => None,
+            tag => Some(self.stored_rule(tag)?),
+        };
+        let state = match &rule {
+            None => State::Unused,
+            Some(rule) => self.state(rule)?,
+        };
+        if has_ttl {
+            self.time()?;
         }
-        limiter.expire_at_ms = self.time()?;
-        limiter.holds = Some(self.holds()?).filter(|holds| holds.end_ms() > 0).map(Box::new);
-        Some(limiter)
+        Some(Limiter::new(rule.as_ref(), state, self.holds()?))
+    }
+
+    fn state(&mut self, rule: &Rule) -> Option<State> {
+        Some(match rule.algorithm() {
+            Algorithm::Bucket => State::Bucket(self.bucket(rule)?),
+            Algorithm::Sliding => State::Sliding(Box::new(Log::decode(self.bytes, &mut self.at)?)),
+            Algorithm::Fixed => State::Fixed(self.fixed(rule)?),
+            Algorithm::Counter => State::Counter(StoredCounter::new(self.counter(rule)?)),
+            Algorithm::Concurrency => {
+                State::Concurrency(Box::new(Leases::decode(self.bytes, &mut self.at)?))
+            }
+        })
     }
 
     fn effect(&mut self, parts: u8) -> Option<Effect> {

@@ -12,9 +12,10 @@
 //! Windows are aligned to the epoch.
 
 use crate::fixed::start_of;
+use crate::packed::U56;
 use crate::rule::MAX_IN_USE;
 
-/// The stored state of a sliding window counter.
+/// A sliding window counter at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter {
     /// The start of the current window, in ms of epoch time.
@@ -23,6 +24,29 @@ pub struct Counter {
     pub previous: u64,
     /// Permits taken in the current window.
     pub current: u64,
+}
+
+/// The stored state of a sliding window counter, in 22 bytes: see [`crate::packed`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(Rust, packed)]
+pub struct StoredCounter {
+    start_ms: i64,
+    previous: U56,
+    current: U56,
+}
+
+impl StoredCounter {
+    /// Packs a counter.
+    pub fn new(counter: Counter) -> StoredCounter {
+        let Counter { start_ms, previous, current } = counter;
+        StoredCounter { start_ms, previous: U56::new(previous), current: U56::new(current) }
+    }
+
+    /// Unpacks it.
+    pub fn get(&self) -> Counter {
+        let (previous, current) = (self.previous.get(), self.current.get());
+        Counter { start_ms: self.start_ms, previous, current }
+    }
 }
 
 impl Counter {

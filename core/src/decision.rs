@@ -4,7 +4,7 @@
 //! applies the effects, or drops them to have only asked.
 
 use crate::effect::Effect;
-use crate::limiter::{Holds, Limiter};
+use crate::limiter::{Holds, Limiter, expiry};
 use crate::rule::{Algorithm, MAX_TIME_MS, Rule};
 use crate::view::{Moment, View};
 
@@ -92,10 +92,6 @@ pub struct Slot<'a> {
 
 /// Acquisitions without bound.
 const UNLIMITED: u64 = u64::MAX;
-
-/// How long a key outlives its limiter at least, so that its TTL need not move at each grant, in
-/// ms.
-const MIN_SLACK_MS: i64 = 1000;
 
 impl<'a> Slot<'a> {
     /// A slot for a stored limiter (none: a fresh one).
@@ -253,15 +249,16 @@ impl<'a> Slot<'a> {
             return None;
         }
         let taken = self.view.as_ref().filter(|_| self.taken);
-        let void_at_ms = match (taken, self.stored) {
-            (Some(view), _) => view.void_at(),
-            (None, Some(stored)) => stored.void_at(),
-            (None, None) => 0,
+        let (window_ms, void_at_ms) = match (taken, self.stored) {
+            (Some(view), _) => (self.ask.rule.window_ms(), view.void_at()),
+            (None, Some(stored)) => (stored.window_ms(), stored.void_at()),
+            (None, None) => (0, 0),
         };
+        let expire_at_ms = expiry(window_ms, void_at_ms, self.holds.end_ms());
         Some(Effect {
             write: taken.map(View::write),
             holds: self.blocks.then_some(self.holds),
-            expire_at_ms: expiry(self.stored, self.ask.rule.window_ms(), void_at_ms, &self.holds),
+            expire_at_ms: moved_expiry(self.stored, expire_at_ms),
         })
     }
 
@@ -283,23 +280,8 @@ fn rooms(capacity: u64, view: &View<'_>, cost: u64) -> u64 {
 }
 
 /// Where the TTL must move to, in ms of epoch time; `None` when it reaches far enough.
-pub(crate) fn expiry(
-    stored: Option<&Limiter>,
-    window_ms: i64,
-    void_at_ms: i64,
-    holds: &Holds,
-) -> Option<i64> {
-    let needed_until_ms = void_at_ms.max(holds.end_ms());
-    if needed_until_ms <= stored.map_or(0, Limiter::expire_at_ms) {
-        return None;
-    }
-    Some(expiry_at(window_ms, void_at_ms, holds))
-}
-
-/// When a key may go whose limiter is void at `void_at_ms`.
-pub(crate) fn expiry_at(window_ms: i64, void_at_ms: i64, holds: &Holds) -> i64 {
-    let slack_ms = (window_ms / 8).max(MIN_SLACK_MS);
-    void_at_ms.saturating_add(slack_ms).max(holds.end_ms()).min(MAX_TIME_MS)
+pub(crate) fn moved_expiry(stored: Option<&Limiter>, expire_at_ms: i64) -> Option<i64> {
+    (expire_at_ms > stored.map_or(0, Limiter::expire_at_ms)).then_some(expire_at_ms)
 }
 
 /// Decides a call over at least one limiter.

@@ -12,8 +12,6 @@ use crate::rule::{MAX_IN_USE, Rule};
 pub struct Fixed {
     /// The start of the window that `used` belongs to, in ms of epoch time.
     pub start_ms: i64,
-    /// The rule's offset, in ms, 0 to the window.
-    pub offset_ms: i64,
     /// Permits taken in that window.
     pub used: u64,
 }
@@ -27,7 +25,7 @@ impl Fixed {
     /// A window that nothing was taken from.
     pub fn fresh(rule: &Rule, now_ms: i64) -> Fixed {
         let start_ms = start_of(now_ms, rule.window_ms(), rule.offset_ms());
-        Fixed { start_ms, offset_ms: rule.offset_ms(), used: 0 }
+        Fixed { start_ms, used: 0 }
     }
 
     /// The window at `now_ms`, which is not before `start_ms`.

@@ -4,14 +4,16 @@
 //! applies it, and sends the same effect to replicas and to the AOF, which apply it by the same
 //! function. That is what keeps them alike.
 //!
-//! A bucket limiter is 64 bytes, one allocation. `expire_at_ms` is the TTL that was last set, kept
-//! here because asking the server for it would cost a look-up on each grant.
+//! A limiter is 48 bytes, and for most algorithms that is its only allocation. When its key may
+//! expire is not stored but follows from the state ([`Limiter::expire_at_ms`]): the TTL moves when
+//! that does, which is rare, and nobody need ask the server for it.
 
 use crate::bucket::Bucket;
 use crate::concurrency::{LeaseChange, Leases};
-use crate::counter::Counter;
+use crate::counter::{Counter, StoredCounter};
 use crate::effect::{Change, Effect, Write};
 use crate::fixed::{Fixed, start_of};
+use crate::packed::PackedRule;
 use crate::rule::{Algorithm, MAX_IN_USE, MAX_TIME_MS, Rule, Shape};
 use crate::sliding::{Log, LogChange, LogStep};
 
@@ -51,9 +53,10 @@ impl Holds {
 }
 
 /// The algorithm's part of a limiter.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum State {
     /// Nothing was ever granted: there are only holds.
+    #[default]
     Unused,
     /// See [`crate::bucket`].
     Bucket(Bucket),
@@ -62,59 +65,97 @@ pub enum State {
     /// See [`crate::fixed`].
     Fixed(Fixed),
     /// See [`crate::counter`].
-    Counter(Counter),
+    Counter(StoredCounter),
     /// See [`crate::concurrency`].
     Concurrency(Box<Leases>),
 }
 
 /// The state kept under one key.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Limiter {
-    pub(crate) window_ms: i64,
-    pub(crate) limit: u64,
-    pub(crate) expire_at_ms: i64,
-    pub(crate) holds: Option<Box<Holds>>,
-    pub(crate) state: State,
+    /// Of the rule that last wrote it; zeros when unused.
+    numbers: PackedRule,
+    holds: Option<Box<Holds>>,
+    state: State,
 }
 
-impl Default for Limiter {
-    fn default() -> Limiter {
-        Limiter { window_ms: 0, limit: 0, expire_at_ms: 0, holds: None, state: State::Unused }
-    }
+/// How long a key outlives its limiter at least, about, so that its TTL need not move at each
+/// grant, in ms.
+const MIN_SLACK_MS: u64 = 1024;
+
+/// When a key may go whose limiter is void at `void_at_ms`: at least a step later, at the next
+/// multiple of the step. A step is about a sixteenth of the window, at least a second, and a power
+/// of two, for which no division is needed.
+pub(crate) fn expiry(window_ms: i64, void_at_ms: i64, holds_end_ms: i64) -> i64 {
+    let step_ms = (window_ms as u64 / 16).max(MIN_SLACK_MS).next_power_of_two() as i64;
+    let expire_at_ms = (void_at_ms | (step_ms - 1)) + 1 + step_ms;
+    expire_at_ms.max(holds_end_ms).min(MAX_TIME_MS)
 }
 
 impl Limiter {
+    /// A limiter that `rule` last wrote. The state is one of its algorithm.
+    pub(crate) fn new(rule: Option<&Rule>, state: State, holds: Holds) -> Limiter {
+        let numbers = rule.map_or_else(PackedRule::default, PackedRule::new);
+        let mut limiter = Limiter { numbers, holds: None, state };
+        limiter.set_holds(holds);
+        limiter
+    }
+
+    fn set_holds(&mut self, holds: Holds) {
+        self.holds = (holds.end_ms() > 0).then(|| Box::new(holds));
+    }
+
+    /// The window of the rule that last wrote the limiter, in ms; 0 when nothing was ever granted.
+    pub(crate) fn window_ms(&self) -> i64 {
+        self.numbers.window_ms()
+    }
+
+    /// The limit of that rule; 0 likewise.
+    pub(crate) fn limit(&self) -> u64 {
+        self.numbers.limit()
+    }
+
     /// The rule that last wrote the limiter, or `None` when nothing was ever granted.
     pub fn rule(&self) -> Option<Rule> {
         let mut shape = Shape::default();
         let algorithm = match &self.state {
             State::Unused => return None,
-            State::Bucket(bucket) => {
-                shape.burst = Some(bucket.burst);
+            State::Bucket(_) => {
+                shape.burst = Some(self.numbers.shape());
                 Algorithm::Bucket
             }
             State::Sliding(_) => Algorithm::Sliding,
-            State::Fixed(fixed) => {
-                shape.offset_ms = Some(fixed.offset_ms);
+            State::Fixed(_) => {
+                shape.offset_ms = Some(self.numbers.shape() as i64);
                 Algorithm::Fixed
             }
             State::Counter(_) => Algorithm::Counter,
             State::Concurrency(_) => Algorithm::Concurrency,
         };
-        Rule::new(algorithm, self.window_ms, self.limit, shape).ok()
+        Rule::new(algorithm, self.window_ms(), self.limit(), shape).ok()
     }
 
     /// Whether `rule` is the rule that last wrote the limiter.
     pub(crate) fn has_rule(&self, rule: &Rule) -> bool {
-        let same_shape = match (&self.state, rule.algorithm()) {
-            (State::Bucket(bucket), Algorithm::Bucket) => bucket.burst == rule.burst(),
-            (State::Fixed(fixed), Algorithm::Fixed) => fixed.offset_ms == rule.offset_ms(),
-            (State::Sliding(_), Algorithm::Sliding) => true,
-            (State::Counter(_), Algorithm::Counter) => true,
-            (State::Concurrency(_), Algorithm::Concurrency) => true,
-            _ => false,
+        let same_algorithm = match self.state {
+            State::Unused => false,
+            State::Bucket(_) => rule.algorithm() == Algorithm::Bucket,
+            State::Sliding(_) => rule.algorithm() == Algorithm::Sliding,
+            State::Fixed(_) => rule.algorithm() == Algorithm::Fixed,
+            State::Counter(_) => rule.algorithm() == Algorithm::Counter,
+            State::Concurrency(_) => rule.algorithm() == Algorithm::Concurrency,
         };
-        same_shape && self.window_ms == rule.window_ms() && self.limit == rule.limit()
+        same_algorithm && self.numbers == PackedRule::new(rule)
+    }
+
+    /// Whether the burst or the offset is that of `rule`, a rule of the same algorithm.
+    pub(crate) fn has_shape(&self, rule: &Rule) -> bool {
+        self.numbers.shape() == PackedRule::new(rule).shape()
+    }
+
+    /// Whether nothing was ever granted.
+    pub(crate) fn is_unused(&self) -> bool {
+        matches!(self.state, State::Unused)
     }
 
     /// The block and the exemption.
@@ -122,9 +163,10 @@ impl Limiter {
         self.holds.as_deref().copied().unwrap_or_default()
     }
 
-    /// The TTL that was last set, as a time; 0 for none.
+    /// When the key may expire, in ms of epoch time: some time after the limiter is void, and not
+    /// before a hold ends.
     pub fn expire_at_ms(&self) -> i64 {
-        self.expire_at_ms
+        expiry(self.window_ms(), self.void_at(), self.holds().end_ms())
     }
 
     /// The algorithm's part, for a caller that reports it or relocates its allocations.
@@ -167,10 +209,10 @@ impl Limiter {
     pub fn void_at(&self) -> i64 {
         let void_at = match &self.state {
             State::Unused => 0,
-            State::Bucket(bucket) => bucket.void_at(self.limit),
-            State::Sliding(log) => log.newest_ms().saturating_add(self.window_ms),
-            State::Fixed(fixed) => fixed.void_at(self.window_ms),
-            State::Counter(counter) => counter.void_at(self.window_ms),
+            State::Bucket(bucket) => bucket.void_at(self.limit()),
+            State::Sliding(log) => log.newest_ms().saturating_add(self.window_ms()),
+            State::Fixed(fixed) => fixed.void_at(self.window_ms()),
+            State::Counter(counter) => counter.get().void_at(self.window_ms()),
             State::Concurrency(leases) => leases.last_end_ms(),
         };
         void_at.min(MAX_TIME_MS)
@@ -189,18 +231,20 @@ impl Limiter {
         let change = match &self.state {
             State::Bucket(bucket) if bucket.at_ms > now_ms => {
                 // A refill beyond the cap belongs to a millisecond that is gone.
-                Change::Bucket(Bucket::new(now_ms, bucket.burst, bucket.deficit().max(0)))
+                Change::Bucket(Bucket::new(now_ms, bucket.deficit().max(0)))
             }
             State::Sliding(log) if log.is_ahead(now_ms) => {
                 Change::Log(LogChange { now_ms, step: LogStep::PullBack })
             }
             State::Fixed(fixed) if fixed.start_ms > now_ms => {
-                let start_ms = start_of(now_ms, self.window_ms, fixed.offset_ms);
+                let offset_ms = self.numbers.shape() as i64;
+                let start_ms = start_of(now_ms, self.window_ms(), offset_ms);
                 Change::Fixed(Fixed { start_ms, ..*fixed })
             }
-            State::Counter(counter) if counter.start_ms > now_ms => {
+            State::Counter(counter) if counter.get().start_ms > now_ms => {
+                let counter = counter.get();
                 // What faded in the window that is gone would fade again: all counts as taken now.
-                let fresh = Counter::fresh(self.window_ms, now_ms);
+                let fresh = Counter::fresh(self.window_ms(), now_ms);
                 let current = counter.previous.saturating_add(counter.current).min(MAX_IN_USE);
                 Change::Counter(Counter { current, ..fresh })
             }
@@ -215,15 +259,16 @@ impl Limiter {
     /// Applies an effect. Total: any effect leaves any limiter in a valid state.
     pub fn apply(&mut self, effect: &Effect) {
         if let Some(Write { rule, start_over, change }) = &effect.write {
-            self.window_ms = rule.window_ms();
-            self.limit = rule.limit();
+            self.numbers = PackedRule::new(rule);
             if *start_over {
                 self.state = State::Unused;
             }
             match change {
                 Change::Bucket(bucket) => self.state = State::Bucket(*bucket),
                 Change::Fixed(fixed) => self.state = State::Fixed(*fixed),
-                Change::Counter(counter) => self.state = State::Counter(*counter),
+                Change::Counter(counter) => {
+                    self.state = State::Counter(StoredCounter::new(*counter));
+                }
                 Change::Log(change) => match &mut self.state {
                     State::Sliding(log) => log.apply(*change, rule.window_ms()),
                     state => {
@@ -243,10 +288,7 @@ impl Limiter {
             }
         }
         if let Some(holds) = effect.holds {
-            self.holds = (holds.end_ms() > 0).then(|| Box::new(holds));
-        }
-        if let Some(expire_at_ms) = effect.expire_at_ms {
-            self.expire_at_ms = expire_at_ms;
+            self.set_holds(holds);
         }
     }
 
@@ -276,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limiter_fits_an_allocation_of_64_bytes() {
-        assert_eq!(size_of::<Limiter>(), 64);
+    fn a_limiter_fits_an_allocation_of_48_bytes() {
+        assert_eq!(size_of::<Limiter>(), 48);
     }
 }

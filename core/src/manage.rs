@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use crate::concurrency::LeaseChange;
-use crate::decision::{expiry, expiry_at};
+use crate::decision::moved_expiry;
 use crate::effect::{Change, Effect, Write};
-use crate::limiter::{Holds, Limiter, State};
+use crate::limiter::{Holds, Limiter, State, expiry};
 use crate::rule::MAX_TIME_MS;
 use crate::view::own_view;
 
@@ -54,11 +54,11 @@ pub fn hold(stored: Option<&Limiter>, hold: Hold, for_ms: i64, now_ms: i64) -> O
         return None;
     }
     let void_at_ms = stored.map_or(0, Limiter::void_at);
-    let window_ms = stored.and_then(Limiter::rule).map_or(0, |rule| rule.window_ms());
+    let window_ms = stored.map_or(0, Limiter::window_ms);
     // A hold that ends sooner must not leave the key behind for as long as the old one.
     let expire_at_ms = match holds.end_ms() < before.end_ms() {
-        true => Some(expiry_at(window_ms, void_at_ms.max(now_ms), &holds)),
-        false => expiry(stored, window_ms, void_at_ms, &holds),
+        true => Some(expiry(window_ms, void_at_ms.max(now_ms), holds.end_ms())),
+        false => moved_expiry(stored, expiry(window_ms, void_at_ms, holds.end_ms())),
     };
     Some(Effect { write: None, holds: Some(holds), expire_at_ms })
 }

@@ -47,7 +47,7 @@ impl Status {
         };
         status.reset_after_ms = (full_at_ms - now_ms).max(status.blocked_for_ms);
         status.entries = match limiter.state() {
-            State::Sliding(log) => u64::from(log.live(now_ms - limiter.window_ms).entries),
+            State::Sliding(log) => u64::from(log.live(now_ms - limiter.window_ms()).entries),
             State::Concurrency(leases) => leases.count_live(now_ms) as u64,
             _ => 0,
         };

@@ -77,7 +77,7 @@ impl<'a> View<'a> {
     pub fn new(stored: Option<&'a Limiter>, rule: &'a Rule, moment: Moment<'a>) -> View<'a> {
         let Moment { now_ms, id, .. } = moment;
         let view = |level, start_over, other| View { rule, now_ms, id, level, other, start_over };
-        let Some(stored) = stored.filter(|stored| stored.state != State::Unused) else {
+        let Some(stored) = stored.filter(|stored| !stored.is_unused()) else {
             return view(Level::fresh(rule, moment, 0), false, None);
         };
         let other = (!stored.has_rule(rule)).then_some(stored);
@@ -260,7 +260,7 @@ impl<'a> View<'a> {
     }
 
     fn bucket(&self, deficit: i128) -> Bucket {
-        Bucket::new(self.now_ms, self.rule.burst(), deficit)
+        Bucket::new(self.now_ms, deficit)
     }
 }
 
@@ -289,13 +289,13 @@ impl<'a> Level<'a> {
     /// A stored limiter judged by `rule`; `None` when its permits must be carried over instead.
     fn judge(stored: &'a Limiter, rule: &Rule, moment: Moment<'a>) -> Option<Level<'a>> {
         let Moment { now_ms, resolution, id } = moment;
-        let same_window = stored.window_ms == rule.window_ms();
-        match (&stored.state, rule.algorithm()) {
+        let same_window = stored.window_ms() == rule.window_ms();
+        match (stored.state(), rule.algorithm()) {
             (State::Bucket(bucket), Algorithm::Bucket) => {
-                let same_rate = same_window && stored.limit == rule.limit();
+                let same_rate = same_window && stored.limit() == rule.limit();
                 let converted = match same_rate {
                     true => *bucket,
-                    false => bucket.rescaled(stored.window_ms, rule.window_ms()),
+                    false => bucket.rescaled(stored.window_ms(), rule.window_ms()),
                 };
                 Some(Level::Bucket(converted.deficit_at(rule.limit(), now_ms)))
             }
@@ -309,13 +309,11 @@ impl<'a> Level<'a> {
                 let stamp_ms = stamp_ms.max(log.newest_ms());
                 Some(Level::Sliding { live: Some((log, live)), stamp_ms, added: 0 })
             }
-            (State::Fixed(fixed), Algorithm::Fixed)
-                if same_window && fixed.offset_ms == rule.offset_ms() =>
-            {
+            (State::Fixed(fixed), Algorithm::Fixed) if same_window && stored.has_shape(rule) => {
                 Some(Level::Fixed(fixed.at(rule, now_ms)))
             }
             (State::Counter(counter), Algorithm::Counter) if same_window => {
-                Some(Level::Counter(counter.at(rule.window_ms(), now_ms)))
+                Some(Level::Counter(counter.get().at(rule.window_ms(), now_ms)))
             }
             (State::Concurrency(leases), Algorithm::Concurrency) => {
                 let own = id.and_then(|id| leases.live(id, now_ms));

@@ -259,18 +259,20 @@ fn the_server_knows_the_type_and_its_size() {
 fn a_key_lives_until_its_limiter_is_void_and_some() {
     let server = Server::start();
     let mut client = server.client();
-    for (algorithm, window_ms, void_after_ms, slack_ms) in [
-        ("sliding", 4_000, 4_000, 1_000),
-        ("sliding", 80_000, 80_000, 10_000),
+    // At the second multiple of a power of two: a sixteenth of the window or more, and a second or more.
+    let expiry = |void_at: i64, step_ms: i64| (void_at / step_ms + 2) * step_ms;
+    for (algorithm, window_ms, void_after_ms, step_ms) in [
+        ("sliding", 4_000, 4_000, 1024),
+        ("sliding", 80_000, 80_000, 8192),
         // One of ten permits comes back in a tenth of the window.
-        ("bucket", 80_000, 8_000, 10_000),
-        ("leaky", 80_000, 8_000, 10_000),
+        ("bucket", 80_000, 8_000, 8192),
+        ("leaky", 80_000, 8_000, 8192),
     ] {
         let key = format!("{algorithm}:{window_ms}");
         let rule = format!("WINDOW {window_ms} LIMIT 10 ALGO {algorithm}");
-        let earliest = client.time_ms() + void_after_ms + slack_ms;
+        let earliest = expiry(client.time_ms() + void_after_ms, step_ms);
         client.take(1, &key, &rule);
-        let latest = client.time_ms() + void_after_ms + slack_ms;
+        let latest = expiry(client.time_ms() + void_after_ms, step_ms);
         let expires_at = client.int(format!("PEXPIRETIME {key}"));
         assert!((earliest..=latest).contains(&expires_at), "{key}: {expires_at} not {earliest}");
     }
@@ -281,8 +283,8 @@ fn a_key_lives_until_its_limiter_is_void_and_some() {
         let expires_at = client.int(format!("PEXPIRETIME {algorithm}"));
         // Void at the end of a window, unless one ended just now.
         let void_at = (now / WINDOW_MS + windows) * WINDOW_MS;
-        let passed = expires_at - void_at - WINDOW_MS / 8;
-        assert!(passed == 0 || passed == WINDOW_MS, "{algorithm}: {expires_at} and {void_at}");
+        let possible = [void_at, void_at + WINDOW_MS].map(|void_at| expiry(void_at, 8192));
+        assert!(possible.contains(&expires_at), "{algorithm}: {expires_at} not {possible:?}");
     }
 }
 
@@ -296,11 +298,11 @@ fn a_steady_stream_moves_the_ttl_rarely() {
         let void_at = client.time_ms() + 300;
         grants += client.acquire("k", "WINDOW 300ms LIMIT 1000000 ALGO sliding").granted;
         let expires_at = client.int("PEXPIRETIME k");
-        assert!(expires_at >= void_at, "{expires_at}: the key could go before its limiter");
+        assert!(expires_at > void_at + 1000, "{expires_at}: the key could go before its limiter");
         ttls.insert(expires_at);
     }
     assert!(grants > 300, "only {grants} grants");
-    // The first, and one each time the slack of 1 s is used up.
+    // The first, and one each time that another 1,024 ms of epoch time are reached.
     assert!((2..=3).contains(&ttls.len()), "moved {} times in {grants} grants", ttls.len());
 }
 
@@ -317,10 +319,12 @@ fn what_a_user_did_to_the_ttl_stands_until_the_limiter_outlives_it() {
     assert_eq!(client.int("PEXPIRETIME persisted"), -1);
     assert_eq!(client.int("PEXPIRETIME expiring"), expires_at);
 
-    // Set to end 1.1 s after the first grant, so from 1 s on a grant needs it later.
+    // The TTL follows a short window every 1,024 ms of epoch time.
     let rule = "WINDOW 100ms LIMIT 1000000 ALGO sliding";
+    let step = |client: &mut Client| (client.time_ms() + 100) / 1024;
+    let begun = step(&mut client);
+    wait_for("the next step", || (step(&mut client) > begun).then_some(()));
     client.take(1, "short", rule);
-    let begun = Instant::now();
     client.run("PERSIST short");
     client.take(1, "short", rule);
     assert_eq!(client.int("PEXPIRETIME short"), -1);
@@ -329,7 +333,7 @@ fn what_a_user_did_to_the_ttl_stands_until_the_limiter_outlives_it() {
         client.take(1, "short", rule);
         (client.int("PEXPIRETIME short") > 0).then_some(())
     });
-    assert!(begun.elapsed() >= Duration::from_millis(900), "moved after {:?}", begun.elapsed());
+    assert!(step(&mut client) > begun + 1, "moved too early");
 }
 
 #[test]

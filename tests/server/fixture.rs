@@ -5,7 +5,7 @@
 
 use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::calls::{acquirex, info};
@@ -46,9 +46,8 @@ fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs()
 }
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v0.1.0")
-}
+/// See `tests/fixtures/README.md`.
+const FOLDERS: [&str; 2] = ["v0.1.0", "v0.1.0-form-2"];
 
 /// The windows of `fixed` are moved so that one begins about when the files were made: in the year 2026 by the fixture.
 fn rule_of(case: &Case) -> String {
@@ -172,9 +171,15 @@ fn what_an_earlier_version_wrote_is_read() {
         return;
     }
     assert!(now_s() < VOID_S, "the permits in the fixtures have come back: write new ones");
+    for folder in FOLDERS {
+        read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(folder));
+    }
+}
+
+fn read(folder: &Path) {
     let mut server = Server::start();
     server.crash_and(|server| {
-        fs::copy(folder().join("dump.rdb"), server.file("dump.rdb")).expect("a copy");
+        fs::copy(folder.join("dump.rdb"), server.file("dump.rdb")).expect("a copy");
     });
     check(&mut server.client());
     for preamble in ["yes", "no"] {
@@ -185,7 +190,7 @@ fn what_an_earlier_version_wrote_is_read() {
         server.crash_and(|server| {
             let aof = server.file("appendonlydir");
             fs::remove_dir_all(&aof).expect("the AOF of an empty server");
-            copy(&folder().join(format!("aof-preamble-{preamble}")), &aof);
+            copy(&folder.join(format!("aof-preamble-{preamble}")), &aof);
         });
         check(&mut server.client());
     }
