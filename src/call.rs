@@ -13,6 +13,7 @@ use libc::{c_int, c_void};
 use redis_module::{Context, RedisLockIndicator, RedisValue, raw};
 use rl_core::error::RequestError;
 use rl_core::request::Arguments;
+use smallvec::SmallVec;
 
 use crate::keys::{Access, Key};
 use crate::waiting::Callbacks;
@@ -34,7 +35,7 @@ pub trait Command {
 #[derive(Debug)]
 pub enum Failure {
     /// A malformed request.
-    Request(RequestError),
+    Request(Box<RequestError>),
     /// A key holds something else than a limiter.
     WrongType,
     /// Keys of several slots.
@@ -45,8 +46,8 @@ pub enum Failure {
     NotForClients,
 }
 
-impl From<RequestError> for Failure {
-    fn from(error: RequestError) -> Failure {
+impl From<Box<RequestError>> for Failure {
+    fn from(error: Box<RequestError>) -> Failure {
         Failure::Request(error)
     }
 }
@@ -256,42 +257,20 @@ impl Call {
         }
     }
 
-    /// Sends effects to the replicas and the AOF, as one command: the index of a key among the
-    /// arguments, and its blob.
-    pub fn replicate(&self, effects: &[(usize, &[u8])]) {
-        const NAME: &CStr = c"RL._EFFECT";
-        if let [(key, blob)] = effects {
-            let name = self.arg(*key).unwrap_or(ptr::null_mut());
-            let (bytes, len) = (blob.as_ptr(), blob.len());
-            // SAFETY: "sb" takes a string and a buffer with its length; both outlive the call.
-            unsafe {
-                api!(RedisModule_Replicate)(
-                    self.ctx,
-                    NAME.as_ptr(),
-                    c"sb".as_ptr(),
-                    name,
-                    bytes,
-                    len,
-                );
-            }
-            return;
-        }
-        let mut argv = smallvec::SmallVec::<[_; 16]>::new();
-        for (key, blob) in effects {
-            argv.push(self.arg(*key).unwrap_or(ptr::null_mut()));
-            // SAFETY: the server copies the buffer.
-            argv.push(unsafe {
-                api!(RedisModule_CreateString)(self.ctx, blob.as_ptr().cast(), blob.len())
-            });
-        }
-        // SAFETY: "v" takes a vector of strings and its length. The server retains what it keeps,
-        // and the blobs made above are released here.
+    /// Sends the effect on one key, an argument, to the replicas and the AOF.
+    pub fn replicate(&self, key: usize, blob: &[u8]) {
+        let name = self.arg(key).unwrap_or(ptr::null_mut());
+        let (bytes, len) = (blob.as_ptr(), blob.len());
+        // SAFETY: "sb" takes a string and a buffer with its length; both outlive the call.
         unsafe {
-            let (strings, len) = (argv.as_mut_ptr(), argv.len());
-            api!(RedisModule_Replicate)(self.ctx, NAME.as_ptr(), c"v".as_ptr(), strings, len);
-            for blob in argv.iter().skip(1).step_by(2) {
-                api!(RedisModule_FreeString)(self.ctx, *blob);
-            }
+            api!(RedisModule_Replicate)(
+                self.ctx,
+                EFFECT.as_ptr(),
+                c"sb".as_ptr(),
+                name,
+                bytes,
+                len,
+            );
         }
     }
 
@@ -402,6 +381,54 @@ impl Call {
 
     fn reply_failure(&self, failure: &Failure) {
         self.reply_error(&CString::new(failure.to_string()).unwrap_or_default());
+    }
+}
+
+/// The command that carries effects.
+const EFFECT: &CStr = c"RL._EFFECT";
+
+/// Effects on several keys, which go to the replicas and the AOF as one command.
+pub struct Effects<'call> {
+    call: &'call Call,
+    /// A key, its blob, the next key and so on. The blobs are ours to free.
+    argv: SmallVec<[*mut raw::RedisModuleString; 16]>,
+}
+
+impl<'call> Effects<'call> {
+    /// None yet.
+    pub fn new(call: &'call Call) -> Effects<'call> {
+        Effects { call, argv: SmallVec::new() }
+    }
+
+    /// Adds the effect on a key, an argument.
+    pub fn push(&mut self, key: usize, blob: &[u8]) {
+        self.argv.push(self.call.arg(key).unwrap_or(ptr::null_mut()));
+        // SAFETY: the server copies the buffer.
+        self.argv.push(unsafe {
+            api!(RedisModule_CreateString)(self.call.ctx, blob.as_ptr().cast(), blob.len())
+        });
+    }
+
+    /// Sends them, if there are any.
+    pub fn replicate(mut self) {
+        if self.argv.is_empty() {
+            return;
+        }
+        let (strings, len) = (self.argv.as_mut_ptr(), self.argv.len());
+        // SAFETY: "v" takes a vector of strings and its length. The server retains what it keeps.
+        unsafe {
+            let ctx = self.call.ctx;
+            api!(RedisModule_Replicate)(ctx, EFFECT.as_ptr(), c"v".as_ptr(), strings, len);
+        }
+    }
+}
+
+impl Drop for Effects<'_> {
+    fn drop(&mut self) {
+        for blob in self.argv.iter().skip(1).step_by(2) {
+            // SAFETY: made by `push`, and not used any more.
+            unsafe { api!(RedisModule_FreeString)(self.call.ctx, *blob) };
+        }
     }
 }
 

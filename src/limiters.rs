@@ -1,7 +1,5 @@
 //! The limiters of one call: opened together, written together.
 
-use std::ops::Range;
-
 use rl_core::codec;
 use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
@@ -10,7 +8,7 @@ use rl_core::slot::slot;
 use rl_core::varint::{MAX_LEN, Sink};
 use smallvec::SmallVec;
 
-use crate::call::{Call, Failure};
+use crate::call::{Call, Effects, Failure};
 use crate::keys::{Access, Key};
 use crate::{config, waiting};
 
@@ -32,31 +30,33 @@ struct Correction {
 }
 
 impl<'call> Limiters<'call> {
-    /// Opens the keys that the first `count` arguments are.
+    /// None yet.
+    pub fn new(call: &'call Call) -> Limiters<'call> {
+        Limiters { call, keys: SmallVec::new(), corrections: Vec::new() }
+    }
+
+    /// Opens the keys that the first `count` arguments are. In place, since it is many bytes.
     ///
     /// # Errors
     /// Keys of several slots where that is validated, or a key that holds something else.
-    pub fn open(
-        call: &'call Call,
-        count: usize,
-        access: Access,
-        now_ms: i64,
-    ) -> Result<Limiters<'call>, Failure> {
-        check_slots(call, count)?;
-        let mut limiters = Limiters { call, keys: SmallVec::new(), corrections: Vec::new() };
+    pub fn open(&mut self, count: usize, access: Access, now_ms: i64) -> Result<(), Failure> {
+        check_slots(self.call, count)?;
         for index in 0..count {
-            let key = call.open(index, access)?;
+            let key = self.call.open(index, access)?;
             let stored = key.limiter();
             if let Some((limiter, effect)) = stored.and_then(|stored| corrected(stored, now_ms)) {
-                limiters.corrections.push(Correction { key: index, limiter, effect });
+                self.corrections.push(Correction { key: index, limiter, effect });
             }
-            limiters.keys.push(key);
+            self.keys.push(key);
         }
-        Ok(limiters)
+        Ok(())
     }
 
     /// The limiter under a key, `None` when there is none.
     pub fn get(&self, key: usize) -> Option<&Limiter> {
+        if self.corrections.is_empty() {
+            return self.keys.get(key)?.limiter();
+        }
         // In the order of their keys, since that is how the keys were opened.
         let corrected = self.corrections.binary_search_by_key(&key, |correction| correction.key);
         match corrected.ok().and_then(|at| self.corrections.get(at)) {
@@ -68,56 +68,67 @@ impl<'call> Limiters<'call> {
     /// Applies effects to their keys and sends them on as one command. With limiters that had to be
     /// corrected there is something to write even without an effect.
     pub fn write(&mut self, effects: &[(usize, Effect)]) {
-        let corrections = std::mem::take(&mut self.corrections);
-        let corrections = corrections.iter().map(|correction| (correction.key, &correction.effect));
-        let effects = effects.iter().map(|(key, effect)| (*key, effect));
-        let mut blobs = Blobs::new();
-        let mut spans = SmallVec::<[(usize, Range<usize>); FEW]>::new();
-        for (index, effect) in corrections.chain(effects) {
-            if let Some(key) = self.keys.get_mut(index) {
-                key.apply(effect);
-                if waiting::waiters() > 0 {
-                    waiting::wake(self.call.context(), self.call.db(), self.call.get(index));
-                }
-                let start = blobs.len;
-                codec::encode_effect(effect, &mut blobs);
-                spans.push((index, start..blobs.len));
-            }
-        }
-        if spans.is_empty() {
+        if effects.is_empty() && self.corrections.is_empty() {
             return;
         }
-        let bytes = blobs.bytes();
-        let blobs: SmallVec<[(usize, &[u8]); FEW]> = spans
-            .into_iter()
-            .map(|(key, span)| (key, bytes.get(span).unwrap_or_default()))
-            .collect();
-        self.call.replicate(&blobs);
+        let mut blob = Blob::new();
+        if let ([(key, effect)], true) = (effects, self.corrections.is_empty()) {
+            self.write_one(*key, effect, &mut blob);
+            return self.call.replicate(*key, blob.bytes());
+        }
+        let mut sent = Effects::new(self.call);
+        for Correction { key, effect, .. } in std::mem::take(&mut self.corrections) {
+            self.write_one(key, &effect, &mut blob);
+            sent.push(key, blob.bytes());
+        }
+        for (key, effect) in effects {
+            self.write_one(*key, effect, &mut blob);
+            sent.push(*key, blob.bytes());
+        }
+        sent.replicate();
+    }
+
+    /// Applies an effect to its key, and leaves in `blob` what is sent on.
+    fn write_one(&mut self, index: usize, effect: &Effect, blob: &mut Blob) {
+        if let Some(key) = self.keys.get_mut(index) {
+            key.apply(effect);
+        }
+        if waiting::waiters() > 0 {
+            waiting::wake(self.call.context(), self.call.db(), self.call.get(index));
+        }
+        blob.clear();
+        codec::encode_effect(effect, blob);
     }
 }
 
-/// How many bytes of effects fit onto the stack: those of a few keys do.
-const STACK_BYTES: usize = 64 * FEW;
+/// How many bytes of an effect fit onto the stack: all of them, but for the names of leases.
+const STACK_BYTES: usize = 96;
 
-/// Encoded effects, one behind the other.
-struct Blobs {
+/// An encoded effect.
+struct Blob {
     stack: [u8; STACK_BYTES],
-    /// All of them, once the stack is too small.
+    /// All of it, once the stack is too small.
     heap: Vec<u8>,
     len: usize,
 }
 
-impl Blobs {
-    fn new() -> Blobs {
-        Blobs { stack: [0; STACK_BYTES], heap: Vec::new(), len: 0 }
+impl Blob {
+    fn new() -> Blob {
+        Blob { stack: [0; STACK_BYTES], heap: Vec::new(), len: 0 }
+    }
+
+    fn clear(&mut self) {
+        self.heap.clear();
+        self.len = 0;
     }
 
     fn bytes(&self) -> &[u8] {
-        if self.heap.is_empty() { &self.stack } else { &self.heap }
+        let bytes = if self.heap.is_empty() { &self.stack[..] } else { &self.heap };
+        bytes.get(..self.len).unwrap_or_default()
     }
 }
 
-impl Sink for Blobs {
+impl Sink for Blob {
     fn put(&mut self, bytes: &[u8]) {
         let end = self.len + bytes.len();
         match self.stack.get_mut(self.len..end) {

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::hint::black_box;
 
 use rl_core::codec::encode_effect;
-use rl_core::decision::{Ask, Slot, Terms, decide};
+use rl_core::decision::{Slot, Terms, decide};
 use rl_core::limiter::Limiter;
 use rl_core::request::parse_acquire;
 
@@ -72,9 +72,8 @@ fn acquire(
     now_ms: i64,
     blob: &mut Vec<u8>,
 ) -> Result<u64, Box<dyn Error>> {
-    let mut ask: Option<Ask> = None;
-    let request = parse_acquire(args, &mut |rule| ask = Some(rule.ask))?;
-    let ask = ask.ok_or("no rule")?;
+    let (request, rule) = parse_acquire(args)?;
+    let ask = rule.ask;
     let terms = Terms { now_ms, upto: request.upto, ..Terms::default() };
     blob.clear();
     let (granted, effects) = {

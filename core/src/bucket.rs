@@ -77,13 +77,24 @@ impl Bucket {
         Bucket { deficit: Credits::new(deficit), ..*self }
     }
 
+    /// Whether the bucket is full before `time_ms`, under its own `limit`.
+    pub fn is_full_before(&self, time_ms: i64, limit: u64) -> bool {
+        self.deficit() <= i128::from(time_ms - 1 - self.at_ms) * i128::from(limit)
+    }
+
     /// When the bucket is as a fresh one, under its own `limit`: full, and without a refill beyond
     /// the cap.
     pub fn void_at(&self, limit: u64) -> i64 {
         let deficit = self.deficit();
-        let full_at = full_at(deficit, limit, self.at_ms);
-        full_at.saturating_add(i64::from(self.deficit_at(limit, full_at) < 0))
+        void_at(deficit, limit, self.at_ms, full_at(deficit, limit, self.at_ms))
     }
+}
+
+/// When a bucket that misses `deficit` credits at `now_ms` and is full at `full_at_ms` is as a fresh
+/// one: what that millisecond brings beyond the cap stays for one more.
+pub fn void_at(deficit: i128, limit: u64, now_ms: i64, full_at_ms: i64) -> i64 {
+    let brought = i128::from(full_at_ms - now_ms) * i128::from(limit);
+    full_at_ms.saturating_add(i64::from(brought > deficit))
 }
 
 /// When a bucket that misses `deficit` credits at `now_ms` is full.

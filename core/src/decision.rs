@@ -87,6 +87,8 @@ pub struct Slot<'a> {
     taken: bool,
     /// Whether a block began.
     blocks: bool,
+    /// When the view will be full.
+    full_at_ms: i64,
     verdict: Verdict,
 }
 
@@ -104,6 +106,7 @@ impl<'a> Slot<'a> {
             room: 0,
             taken: false,
             blocks: false,
+            full_at_ms: 0,
             verdict: Verdict { limit: ask.rule.capacity(), ..Verdict::default() },
         }
     }
@@ -213,7 +216,8 @@ impl<'a> Slot<'a> {
                 (false, 0) => capacity.saturating_sub(view.in_use()),
                 (false, _) => 0,
             };
-            self.verdict.reset_after_ms = blocked_ms.max(view.full_at() - now_ms);
+            self.full_at_ms = view.full_at();
+            self.verdict.reset_after_ms = blocked_ms.max(self.full_at_ms - now_ms);
         }
         if self.room == 0 {
             self.verdict.retry_after_ms = self.wait_ms(blocked_ms, terms);
@@ -250,7 +254,7 @@ impl<'a> Slot<'a> {
         }
         let taken = self.view.as_ref().filter(|_| self.taken);
         let (window_ms, void_at_ms) = match (taken, self.stored) {
-            (Some(view), _) => (self.ask.rule.window_ms(), view.void_at()),
+            (Some(view), _) => (self.ask.rule.window_ms(), view.void_at(self.full_at_ms)),
             (None, Some(stored)) => (stored.window_ms(), stored.void_at()),
             (None, None) => (0, 0),
         };
@@ -281,7 +285,7 @@ fn rooms(capacity: u64, view: &View<'_>, cost: u64) -> u64 {
 
 /// Where the TTL must move to, in ms of epoch time; `None` when it reaches far enough.
 pub(crate) fn moved_expiry(stored: Option<&Limiter>, expire_at_ms: i64) -> Option<i64> {
-    (expire_at_ms > stored.map_or(0, Limiter::expire_at_ms)).then_some(expire_at_ms)
+    stored.is_none_or(|stored| stored.may_expire_before(expire_at_ms)).then_some(expire_at_ms)
 }
 
 /// Decides a call over at least one limiter.

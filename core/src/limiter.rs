@@ -79,15 +79,16 @@ pub struct Limiter {
     state: State,
 }
 
-/// How long a key outlives its limiter at least, about, so that its TTL need not move at each
-/// grant, in ms.
-const MIN_SLACK_MS: u64 = 1024;
+/// The TTL of a key moves in steps, so that most grants leave it alone. A power of two, for which
+/// no division is needed: at least 1,024 ms, and a sixteenth to an eighth of the window.
+fn ttl_step_ms(window_ms: i64) -> i64 {
+    (window_ms as u64 / 16).max(1024).next_power_of_two() as i64
+}
 
-/// When a key may go whose limiter is void at `void_at_ms`: at least a step later, at the next
-/// multiple of the step. A step is about a sixteenth of the window, at least a second, and a power
-/// of two, for which no division is needed.
+/// When a key may go whose limiter is void at `void_at_ms`: at the second step from there, and not
+/// before a hold ends.
 pub(crate) fn expiry(window_ms: i64, void_at_ms: i64, holds_end_ms: i64) -> i64 {
-    let step_ms = (window_ms as u64 / 16).max(MIN_SLACK_MS).next_power_of_two() as i64;
+    let step_ms = ttl_step_ms(window_ms);
     let expire_at_ms = (void_at_ms | (step_ms - 1)) + 1 + step_ms;
     expire_at_ms.max(holds_end_ms).min(MAX_TIME_MS)
 }
@@ -167,6 +168,19 @@ impl Limiter {
     /// before a hold ends.
     pub fn expire_at_ms(&self) -> i64 {
         expiry(self.window_ms(), self.void_at(), self.holds().end_ms())
+    }
+
+    /// Whether the TTL must move for the key to live until `time_ms`. True too often rather than too
+    /// rarely, since it is asked on each grant and a bucket would have to divide.
+    pub(crate) fn may_expire_before(&self, time_ms: i64) -> bool {
+        let step_ms = ttl_step_ms(self.window_ms());
+        // A TTL that ends at this time belongs to a limiter that is void from here on.
+        let void_from_ms = ((time_ms - 1) | (step_ms - 1)) + 1 - 2 * step_ms;
+        let void_before = match &self.state {
+            State::Bucket(bucket) => bucket.is_full_before(void_from_ms, self.limit()),
+            _ => self.void_at() < void_from_ms,
+        };
+        void_before && self.holds().end_ms() < time_ms
     }
 
     /// The algorithm's part, for a caller that reports it or relocates its allocations.

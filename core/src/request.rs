@@ -12,6 +12,7 @@ use crate::policy::Policy;
 use crate::rule::{Algorithm, MAX_PERMITS};
 pub use crate::rule_args::Named;
 use crate::rule_args::{RuleArgs, check_name};
+use crate::word::Words;
 pub use crate::word::{Word, integer};
 
 /// The arguments of a command, without its name.
@@ -41,7 +42,7 @@ pub enum Form {
     Peek,
 }
 
-/// A request for permits. Its keys are the first arguments; its rules went to the sink.
+/// A request for permits. Its keys are the first arguments; its rules are beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
     /// How many keys.
@@ -80,17 +81,17 @@ impl<'a> Request<'a> {
 /// The three pairs at the end of `RL.ACQUIRE`.
 const TAIL: usize = 6;
 
-/// Parses `key [key ...] WINDOW ms LIMIT n ALGO algorithm`, the three pairs in any order.
+/// Parses `key [key ...] WINDOW ms LIMIT n ALGO algorithm`, the three pairs in any order. Its rule is
+/// returned, there is only one.
 ///
 /// # Errors
 /// The first thing that is wrong.
 pub fn parse_acquire<'a, A: Arguments + ?Sized>(
     args: &'a A,
-    rules: &mut impl FnMut(Named<'a>),
-) -> Result<Request<'a>, RequestError> {
+) -> Result<(Request<'a>, Named<'a>), Box<RequestError>> {
     let keys = args.count().checked_sub(TAIL).filter(|keys| *keys > 0);
     let keys = keys.ok_or(RequestError::TooFew)?;
-    let mut rule = RuleArgs::default();
+    let mut rule = RuleArgs::new();
     for at in (keys..args.count()).step_by(2) {
         match Word::parse(args.get(at)) {
             Some(word @ (Word::Window | Word::Limit | Word::Algo)) => {
@@ -98,13 +99,13 @@ pub fn parse_acquire<'a, A: Arguments + ?Sized>(
             }
             _ => {
                 let (expected, got) = ("WINDOW, LIMIT or ALGO", Shown::new(args.get(at)));
-                return Err(RequestError::Syntax { expected, got });
+                return Err(RequestError::Syntax { expected, got }.into());
             }
         }
     }
     let named = rule.finish(1)?;
     if named.ask.rule.algorithm() == Algorithm::Concurrency {
-        return Err(RequestError::NoLeases);
+        return Err(RequestError::NoLeases.into());
     }
     check_keys(args, keys, |word| match word {
         Word::Window | Word::Limit | Word::Algo => RequestError::WordAsKey {
@@ -113,8 +114,7 @@ pub fn parse_acquire<'a, A: Arguments + ?Sized>(
         },
         _ => RequestError::OptionAsKey(word),
     })?;
-    rules(named);
-    Ok(Request::new(keys))
+    Ok((Request::new(keys), named))
 }
 
 /// How many keys `RL.ACQUIREX` and `RL.PEEK` have: those before the first `WINDOW`, the first
@@ -135,7 +135,7 @@ pub fn parse_acquirex<'a, A: Arguments + ?Sized>(
     args: &'a A,
     form: Form,
     rules: &mut impl FnMut(Named<'a>),
-) -> Result<Request<'a>, RequestError> {
+) -> Result<Request<'a>, Box<RequestError>> {
     let keys = keys_before_rules(args).ok_or(RequestError::NoRule)?;
     check_keys(args, keys, |word| RequestError::WordAsKey {
         word,
@@ -149,7 +149,7 @@ pub fn parse_acquirex<'a, A: Arguments + ?Sized>(
         request.rules += 1;
         if request.rules > keys {
             let windows = (keys..args.count()).filter(|at| is_window(args, *at));
-            return Err(RequestError::RuleCount { keys, rules: windows.count() });
+            return Err(RequestError::RuleCount { keys, rules: windows.count() }.into());
         }
         seen.rule(&named.ask);
         rules(named);
@@ -161,7 +161,7 @@ pub fn parse_acquirex<'a, A: Arguments + ?Sized>(
         at += request.set_option(form, word, args, at, &mut seen)?;
     }
     if request.rules != 1 && request.rules != keys {
-        return Err(RequestError::RuleCount { keys, rules: request.rules });
+        return Err(RequestError::RuleCount { keys, rules: request.rules }.into());
     }
     request.check_together(form, &seen)?;
     Ok(request)
@@ -181,8 +181,7 @@ struct Seen {
     concurrency: bool,
     other_than_bucket: bool,
     highest_cost: u64,
-    /// A bit for each option word.
-    options: u32,
+    options: Words,
 }
 
 impl Seen {
@@ -191,10 +190,6 @@ impl Seen {
         self.concurrency |= algorithm == Algorithm::Concurrency;
         self.other_than_bucket |= algorithm != Algorithm::Bucket;
         self.highest_cost = self.highest_cost.max(ask.cost);
-    }
-
-    fn has(&self, word: Word) -> bool {
-        self.options & 1 << word as u32 != 0
     }
 }
 
@@ -207,17 +202,16 @@ impl<'a> Request<'a> {
         args: &'a A,
         at: usize,
         seen: &mut Seen,
-    ) -> Result<usize, RequestError> {
-        if seen.has(word) {
-            return Err(RequestError::Twice(word));
-        }
-        seen.options |= 1 << word as u32;
+    ) -> Result<usize, Box<RequestError>> {
+        seen.options.add(word)?;
         let value = || (at + 1 < args.count()).then(|| args.get(at + 1));
         let value = || value().ok_or(RequestError::NoValue(word));
         let peeks = form == Form::Peek;
         match word {
             Word::Reserve | Word::Force | Word::Timeout if peeks => {
-                return Err(RequestError::Misplaced { word, place: "to RL.ACQUIREX, not RL.PEEK" });
+                return Err(
+                    RequestError::Misplaced { word, place: "to RL.ACQUIREX, not RL.PEEK" }.into()
+                );
             }
             Word::Upto => self.upto = word.count(value()?, 1, MAX_PERMITS)?,
             Word::Id => {
@@ -234,7 +228,7 @@ impl<'a> Request<'a> {
             }
             Word::Timeout => self.timeout_ms = word.duration(value()?, 0)?,
             Word::For | Word::Shadow | Word::Count => {
-                return Err(expected_option(form, args.get(at)));
+                return Err(expected_option(form, args.get(at)).into());
             }
             Word::Window
             | Word::Limit
@@ -247,29 +241,30 @@ impl<'a> Request<'a> {
                 return Err(RequestError::Misplaced {
                     word,
                     place: "to a rule, before UPTO, ID, RESERVE, TIMEOUT, FORCE and WITHKEYS",
-                });
+                }
+                .into());
             }
         }
         Ok(2)
     }
 
     /// Checks what only all rules and options together tell.
-    fn check_together(&self, form: Form, seen: &Seen) -> Result<(), RequestError> {
-        let excluded = |word, with| Err(RequestError::Excluded { word, with });
+    fn check_together(&self, form: Form, seen: &Seen) -> Result<(), Box<RequestError>> {
+        let excluded = |word, with| Err(RequestError::Excluded { word, with }.into());
         if self.force {
             let words =
                 [(Word::Upto, "UPTO"), (Word::Reserve, "RESERVE"), (Word::Timeout, "TIMEOUT")];
-            if let Some((_, with)) = words.into_iter().find(|(word, _)| seen.has(*word)) {
+            if let Some((_, with)) = words.into_iter().find(|(word, _)| seen.options.has(*word)) {
                 return excluded(Word::Force, with);
             }
             if seen.concurrency {
                 return excluded(Word::Force, "ALGO concurrency");
             }
         }
-        if seen.has(Word::Reserve) && seen.has(Word::Timeout) {
+        if seen.options.has(Word::Reserve) && seen.options.has(Word::Timeout) {
             return excluded(Word::Reserve, "TIMEOUT");
         }
-        if seen.has(Word::Reserve) && seen.other_than_bucket {
+        if seen.options.has(Word::Reserve) && seen.other_than_bucket {
             return excluded(Word::Reserve, "an ALGO other than bucket and leaky");
         }
         match self.id {
@@ -277,12 +272,14 @@ impl<'a> Request<'a> {
                 return excluded(Word::Id, "an ALGO other than concurrency");
             }
             None if seen.concurrency && form == Form::AcquireX => {
-                return Err(RequestError::Required { word: Word::Id, by: "ALGO concurrency" });
+                return Err(
+                    RequestError::Required { word: Word::Id, by: "ALGO concurrency" }.into()
+                );
             }
             _ => {}
         }
         let batch = seen.highest_cost.checked_mul(self.upto).filter(|n| *n <= MAX_PERMITS);
-        batch.map(|_| ()).ok_or(RequestError::BatchTooLarge)
+        batch.map(|_| ()).ok_or_else(|| RequestError::BatchTooLarge.into())
     }
 }
 
@@ -291,8 +288,8 @@ fn parse_rule<'a, A: Arguments + ?Sized>(
     args: &'a A,
     start: usize,
     number: usize,
-) -> Result<(Named<'a>, usize), RequestError> {
-    let mut rule = RuleArgs::default();
+) -> Result<(Named<'a>, usize), Box<RequestError>> {
+    let mut rule = RuleArgs::new();
     let mut at = start;
     while at < args.count() {
         let word = match Word::parse(args.get(at)) {
@@ -301,7 +298,7 @@ fn parse_rule<'a, A: Arguments + ?Sized>(
             _ => break,
         };
         if at + 1 >= args.count() {
-            return Err(RequestError::NoValue(word));
+            return Err(RequestError::NoValue(word).into());
         }
         rule.set(word, args.get(at + 1))?;
         at += 2;
@@ -322,7 +319,7 @@ pub struct Trailer<T> {
 ///
 /// # Errors
 /// The first thing that is wrong.
-pub fn parse_refund<A: Arguments + ?Sized>(args: &A) -> Result<Trailer<u64>, RequestError> {
+pub fn parse_refund<A: Arguments + ?Sized>(args: &A) -> Result<Trailer<u64>, Box<RequestError>> {
     let Trailer { keys, value } = parse_trailer(args, Word::Cost, "COST")?;
     Ok(Trailer { keys, value: Word::Cost.count(value, 0, MAX_PERMITS)? })
 }
@@ -331,7 +328,7 @@ pub fn parse_refund<A: Arguments + ?Sized>(args: &A) -> Result<Trailer<u64>, Req
 ///
 /// # Errors
 /// As [`parse_refund`].
-pub fn parse_release<A: Arguments + ?Sized>(args: &A) -> Result<Trailer<&[u8]>, RequestError> {
+pub fn parse_release<A: Arguments + ?Sized>(args: &A) -> Result<Trailer<&[u8]>, Box<RequestError>> {
     let Trailer { keys, value } = parse_trailer(args, Word::Id, "ID")?;
     Ok(Trailer { keys, value: Word::Id.text(value, MAX_ID, |_| true, "1 to 255 bytes")? })
 }
@@ -340,7 +337,7 @@ pub fn parse_release<A: Arguments + ?Sized>(args: &A) -> Result<Trailer<&[u8]>, 
 ///
 /// # Errors
 /// As [`parse_refund`].
-pub fn parse_hold<A: Arguments + ?Sized>(args: &A) -> Result<Trailer<i64>, RequestError> {
+pub fn parse_hold<A: Arguments + ?Sized>(args: &A) -> Result<Trailer<i64>, Box<RequestError>> {
     let Trailer { keys, value } = parse_trailer(args, Word::For, "FOR")?;
     Ok(Trailer { keys, value: Word::For.duration(value, 0)? })
 }
@@ -349,11 +346,11 @@ fn parse_trailer<'a, A: Arguments + ?Sized>(
     args: &'a A,
     word: Word,
     expected: &'static str,
-) -> Result<Trailer<&'a [u8]>, RequestError> {
+) -> Result<Trailer<&'a [u8]>, Box<RequestError>> {
     let keys = args.count().checked_sub(2).filter(|keys| *keys > 0);
     let keys = keys.ok_or(RequestError::TooFew)?;
     if Word::parse(args.get(keys)) != Some(word) {
-        return Err(RequestError::Syntax { expected, got: Shown::new(args.get(keys)) });
+        return Err(RequestError::Syntax { expected, got: Shown::new(args.get(keys)) }.into());
     }
     let usage = "the keys come first, then one option with its value";
     check_keys(args, keys, |word| RequestError::WordAsKey { word, usage })?;
@@ -376,39 +373,41 @@ pub struct PolicySet<'a> {
 ///
 /// # Errors
 /// The first thing that is wrong.
-pub fn parse_policy_set<A: Arguments + ?Sized>(args: &A) -> Result<PolicySet<'_>, RequestError> {
+pub fn parse_policy_set<A: Arguments + ?Sized>(
+    args: &A,
+) -> Result<PolicySet<'_>, Box<RequestError>> {
     let name = check_name(args.get(0))?;
-    let mut rule = RuleArgs::default();
+    let mut rule = RuleArgs::new();
     let (mut shadow, mut for_ms) = (false, None);
     let mut at = 1;
     while at < args.count() {
         let word = match Word::parse(args.get(at)) {
             Some(Word::Shadow) => {
                 if std::mem::replace(&mut shadow, true) {
-                    return Err(RequestError::Twice(Word::Shadow));
+                    return Err(RequestError::Twice(Word::Shadow).into());
                 }
                 at += 1;
                 continue;
             }
             Some(word @ (Word::Cost | Word::Name)) => {
                 let place = "to the rule of a call, not to a policy";
-                return Err(RequestError::Misplaced { word, place });
+                return Err(RequestError::Misplaced { word, place }.into());
             }
             Some(word) if word == Word::For || RuleArgs::has(word) => word,
             _ => {
                 let expected = "WINDOW, LIMIT, ALGO, BURST, OFFSET, BLOCK, SHADOW or FOR";
-                return Err(RequestError::Syntax { expected, got: Shown::new(args.get(at)) });
+                return Err(RequestError::Syntax { expected, got: Shown::new(args.get(at)) }.into());
             }
         };
         if at + 1 >= args.count() {
-            return Err(RequestError::NoValue(word));
+            return Err(RequestError::NoValue(word).into());
         }
         let value = args.get(at + 1);
         at += 2;
         if word != Word::For {
             rule.set(word, value)?;
         } else if for_ms.replace(word.duration(value, 1)?).is_some() {
-            return Err(RequestError::Twice(word));
+            return Err(RequestError::Twice(word).into());
         }
     }
     let Ask { rule, block_ms, .. } = rule.finish(1)?.ask;
@@ -419,18 +418,21 @@ pub fn parse_policy_set<A: Arguments + ?Sized>(args: &A) -> Result<PolicySet<'_>
 ///
 /// # Errors
 /// Something else, or a number out of its range.
-pub fn parse_top<A: Arguments + ?Sized>(args: &A) -> Result<usize, RequestError> {
+pub fn parse_top<A: Arguments + ?Sized>(args: &A) -> Result<usize, Box<RequestError>> {
     const DEFAULT: usize = 10;
     if args.count() == 0 {
         return Ok(DEFAULT);
     }
     if Word::parse(args.get(0)) != Some(Word::Count) {
-        return Err(RequestError::Syntax { expected: "COUNT", got: Shown::new(args.get(0)) });
+        return Err(RequestError::Syntax { expected: "COUNT", got: Shown::new(args.get(0)) }.into());
     }
     match args.count() {
-        1 => Err(RequestError::NoValue(Word::Count)),
+        1 => Err(RequestError::NoValue(Word::Count).into()),
         2 => Ok(Word::Count.count(args.get(1), 1, MAX_PERMITS)? as usize),
-        _ => Err(RequestError::Syntax { expected: "nothing more", got: Shown::new(args.get(2)) }),
+        _ => {
+            Err(RequestError::Syntax { expected: "nothing more", got: Shown::new(args.get(2)) }
+                .into())
+        }
     }
 }
 
@@ -439,23 +441,29 @@ fn check_keys<A: Arguments + ?Sized>(
     args: &A,
     keys: usize,
     reserved: impl Fn(Word) -> RequestError,
-) -> Result<(), RequestError> {
+) -> Result<(), Box<RequestError>> {
     /// Up to here comparing all pairs is faster than hashing, and allocates nothing.
     const FEW: usize = 8;
     if keys > MAX_KEYS {
-        return Err(RequestError::TooManyKeys(keys));
+        return Err(RequestError::TooManyKeys(keys).into());
     }
     if let Some(word) = (0..keys).find_map(|i| Word::parse(args.get(i))) {
-        return Err(reserved(word));
+        return Err(reserved(word).into());
     }
+    if keys == 1 {
+        return Ok(());
+    }
+    let mut all = (0..keys).map(|i| args.get(i));
     let twice = if keys <= FEW {
-        (1..keys).find(|i| (0..*i).any(|j| args.get(*i) == args.get(j)))
+        let mut few: [&[u8]; FEW] = [&[]; FEW];
+        few.iter_mut().zip(&mut all).for_each(|(place, key)| *place = key);
+        (1..keys).find_map(|i| few[i..keys].iter().find(|key| **key == few[i - 1]).copied())
     } else {
         let mut seen = HashSet::with_capacity(keys);
-        (0..keys).find(|i| !seen.insert(args.get(*i)))
+        all.find(|key| !seen.insert(*key))
     };
     match twice {
-        Some(i) => Err(RequestError::KeyTwice(Shown::new(args.get(i)))),
+        Some(key) => Err(RequestError::KeyTwice(Shown::new(key)).into()),
         None => Ok(()),
     }
 }

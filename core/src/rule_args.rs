@@ -3,8 +3,8 @@
 use crate::decision::Ask;
 use crate::error::{RequestError, Shown};
 use crate::request::Word;
-use crate::rule::{Algorithm, MAX_PERMITS, MAX_WINDOW_MS, Rule, Shape};
-use crate::word::algorithm;
+use crate::rule::{MAX_PERMITS, MAX_WINDOW_MS, Rule, Shape};
+use crate::word::{Algo, Words};
 
 /// The longest `NAME` of a rule, in bytes.
 pub const MAX_NAME: usize = 64;
@@ -19,30 +19,47 @@ pub struct Named<'a> {
 }
 
 /// Checks the name of a rule.
-pub(crate) fn check_name(name: &[u8]) -> Result<&[u8], RequestError> {
+pub(crate) fn check_name(name: &[u8]) -> Result<&[u8], Box<RequestError>> {
     let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.-".contains(byte);
     let expected = "1 to 64 letters, digits, '_', '.' or '-' and no option";
     match Word::parse(name) {
         // Its value was left out.
-        Some(_) => Err(RequestError::Text { word: Word::Name, expected, got: Shown::new(name) }),
+        Some(_) => {
+            Err(RequestError::Text { word: Word::Name, expected, got: Shown::new(name) }.into())
+        }
         None => Word::Name.text(name, MAX_NAME, allowed, expected),
     }
 }
 
-/// The pairs of a rule, as they are read.
-#[derive(Default)]
+/// The pairs of a rule, as they are read. A value counts when its word was given.
 pub(crate) struct RuleArgs<'a> {
-    window_ms: Option<i64>,
-    limit: Option<u64>,
-    algorithm: Option<(Algorithm, Option<u64>)>,
-    burst: Option<u64>,
-    offset_ms: Option<i64>,
-    block_ms: Option<i64>,
-    cost: Option<u64>,
-    name: Option<&'a [u8]>,
+    given: Words,
+    window_ms: i64,
+    limit: u64,
+    algo: Algo,
+    burst: u64,
+    offset_ms: i64,
+    block_ms: i64,
+    cost: u64,
+    name: &'a [u8],
 }
 
 impl<'a> RuleArgs<'a> {
+    /// Nothing given, and the values of what need not be.
+    pub fn new() -> RuleArgs<'a> {
+        RuleArgs {
+            given: Words::default(),
+            window_ms: 0,
+            limit: 0,
+            algo: Algo::Leaky,
+            burst: 0,
+            offset_ms: 0,
+            block_ms: 0,
+            cost: 1,
+            name: &[],
+        }
+    }
+
     /// Whether a word belongs to a rule.
     pub fn has(word: Word) -> bool {
         match word {
@@ -54,33 +71,40 @@ impl<'a> RuleArgs<'a> {
     }
 
     /// Takes a pair whose word belongs to a rule.
-    pub fn set(&mut self, word: Word, value: &'a [u8]) -> Result<(), RequestError> {
-        let twice = match word {
-            Word::Window => self.window_ms.replace(word.duration(value, 1)?).is_some(),
-            Word::Limit => self.limit.replace(word.count(value, 0, MAX_PERMITS)?).is_some(),
-            Word::Algo => self.algorithm.replace(algorithm(value)?).is_some(),
-            Word::Burst => self.burst.replace(word.count(value, 1, MAX_PERMITS)?).is_some(),
-            Word::Offset => self.offset_ms.replace(word.duration(value, -MAX_WINDOW_MS)?).is_some(),
-            Word::Block => self.block_ms.replace(word.duration(value, 1)?).is_some(),
-            Word::Cost => self.cost.replace(word.count(value, 0, MAX_PERMITS)?).is_some(),
-            Word::Name => self.name.replace(check_name(value)?).is_some(),
-            _ => return Err(RequestError::Misplaced { word, place: "behind the rules" }),
-        };
-        if twice { Err(RequestError::Twice(word)) } else { Ok(()) }
+    pub fn set(&mut self, word: Word, value: &'a [u8]) -> Result<(), Box<RequestError>> {
+        match word {
+            Word::Window => self.window_ms = word.duration(value, 1)?,
+            Word::Limit => self.limit = word.count(value, 0, MAX_PERMITS)?,
+            Word::Algo => self.algo = Algo::parse(value)?,
+            Word::Burst => self.burst = word.count(value, 1, MAX_PERMITS)?,
+            Word::Offset => self.offset_ms = word.duration(value, -MAX_WINDOW_MS)?,
+            Word::Block => self.block_ms = word.duration(value, 1)?,
+            Word::Cost => self.cost = word.count(value, 0, MAX_PERMITS)?,
+            Word::Name => self.name = check_name(value)?,
+            _ => return Err(RequestError::Misplaced { word, place: "behind the rules" }.into()),
+        }
+        self.given.add(word)
     }
 
     /// Builds the rule with that number, counted from 1.
-    pub fn finish(self, number: usize) -> Result<Named<'a>, RequestError> {
-        let missing = |word| RequestError::Incomplete { rule: number, word };
-        let window_ms = self.window_ms.ok_or(missing(Word::Window))?;
-        let limit = self.limit.ok_or(missing(Word::Limit))?;
-        let (algorithm, implied) = self.algorithm.ok_or(missing(Word::Algo))?;
-        if implied.is_some() && self.burst.is_some() {
-            return Err(RequestError::Excluded { word: Word::Burst, with: "ALGO leaky" });
+    pub fn finish(self, number: usize) -> Result<Named<'a>, Box<RequestError>> {
+        for word in [Word::Window, Word::Limit, Word::Algo] {
+            if !self.given.has(word) {
+                return Err(RequestError::Incomplete { rule: number, word }.into());
+            }
         }
-        let shape = Shape { burst: self.burst.or(implied), offset_ms: self.offset_ms };
-        let rule = Rule::new(algorithm, window_ms, limit, shape).map_err(RequestError::Rule)?;
-        let (cost, block_ms) = (self.cost.unwrap_or(1), self.block_ms.unwrap_or(0));
-        Ok(Named { ask: Ask { rule, cost, block_ms, shadow: false }, name: self.name })
+        let burst = match self.algo {
+            Algo::Named(_) => self.given.has(Word::Burst).then_some(self.burst),
+            Algo::Leaky if self.given.has(Word::Burst) => {
+                return Err(RequestError::Excluded { word: Word::Burst, with: "ALGO leaky" }.into());
+            }
+            Algo::Leaky => Some(1),
+        };
+        let shape =
+            Shape { burst, offset_ms: self.given.has(Word::Offset).then_some(self.offset_ms) };
+        let rule = Rule::new(self.algo.algorithm(), self.window_ms, self.limit, shape);
+        let rule = rule.map_err(RequestError::Rule)?;
+        let ask = Ask { rule, cost: self.cost, block_ms: self.block_ms, shadow: false };
+        Ok(Named { ask, name: self.given.has(Word::Name).then_some(self.name) })
     }
 }

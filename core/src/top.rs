@@ -5,7 +5,9 @@
 //! With `m` counters over `n` events, every key that occurred more than `n / m` times is among
 //! them, its count is never too low, and too high by at most its error, which is at most `n / m`.
 //!
-//! Counts are a binary heap with the lowest on top, beside a map from a key's hash to its counter. Keys are told apart by a seeded 64-bit hash: two that share one would be counted as one.
+//! Counts are kept in order: one that goes up changes places with the first of those that were equal
+//! to it, found by bisection. Beside them is a map from a key's hash to its counter. Keys are told
+//! apart by a seeded 64-bit hash: two that share one would be counted as one.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
@@ -30,7 +32,7 @@ pub struct Counted {
 #[derive(Debug)]
 struct Counter {
     hash: u64,
-    /// Its place in the heap.
+    /// Its place in the ranking.
     place: usize,
     counted: Counted,
 }
@@ -56,12 +58,11 @@ impl Hasher for Identity {
 /// A sketch of a stream.
 #[derive(Debug, Default)]
 pub struct Sketch {
-    /// They stay where they are; only their places in the heap change.
+    /// They stay where they are; only their places in the ranking change.
     counters: Vec<Counter>,
     by_hash: HashMap<u64, usize, BuildHasherDefault<Identity>>,
-    /// A heap of counts, each with its counter: none is above the two at twice its place plus one and
-    /// two.
-    heap: Vec<(u64, usize)>,
+    /// Counts, the highest first, each with its counter.
+    ranking: Vec<(u64, usize)>,
     capacity: usize,
 }
 
@@ -70,7 +71,7 @@ impl Sketch {
         Sketch {
             counters: Vec::with_capacity(capacity),
             by_hash: HashMap::with_capacity_and_hasher(capacity, BuildHasherDefault::default()),
-            heap: Vec::with_capacity(capacity),
+            ranking: Vec::with_capacity(capacity),
             capacity,
         }
     }
@@ -83,9 +84,8 @@ impl Sketch {
             let counted = Counted { db, key: key.to_vec(), count: 1, error: 0 };
             self.counters.push(Counter { hash, place: at, counted });
             self.by_hash.insert(hash, at);
-            self.heap.push((1, at));
-            self.sift_up(at);
-        } else if let Some((_, at)) = self.heap.first().copied()
+            self.ranking.push((1, at));
+        } else if let Some((_, at)) = self.ranking.last().copied()
             && let Some(lowest) = self.counters.get_mut(at)
         {
             // The new key takes the place of the least frequent one, and may have been that all
@@ -102,59 +102,34 @@ impl Sketch {
     }
 
     fn count(&mut self, at: usize) {
-        if let Some(counter) = self.counters.get_mut(at) {
-            counter.counted.count += 1;
-            let (count, place) = (counter.counted.count, counter.place);
-            self.settle(place, (count, at));
-            self.sift_down(place);
-        }
+        let Some(counter) = self.counters.get_mut(at) else {
+            return;
+        };
+        let (count, place) = (counter.counted.count, counter.place);
+        counter.counted.count += 1;
+        let above = self.ranking.get(..place).unwrap_or_default();
+        let first = above.partition_point(|(higher, _)| *higher > count);
+        self.settle(place, self.ranking.get(first).copied());
+        self.settle(first, Some((count + 1, at)));
     }
 
-    /// Puts a count into a place of the heap.
-    fn settle(&mut self, place: usize, entry: (u64, usize)) {
-        if let Some(there) = self.heap.get_mut(place) {
-            *there = entry;
-        }
-        if let Some(counter) = self.counters.get_mut(entry.1) {
-            counter.place = place;
-        }
-    }
-
-    fn entry(&self, place: usize) -> (u64, usize) {
-        self.heap.get(place).copied().unwrap_or((u64::MAX, usize::MAX))
-    }
-
-    fn sift_down(&mut self, mut place: usize) {
-        let moving = self.entry(place);
-        loop {
-            let (left, right) = (self.entry(2 * place + 1), self.entry(2 * place + 2));
-            let (child, at) =
-                if right.0 < left.0 { (right, 2 * place + 2) } else { (left, 2 * place + 1) };
-            if child.0 >= moving.0 {
-                break;
+    /// Puts a counter into a place of the ranking.
+    fn settle(&mut self, place: usize, ranked: Option<(u64, usize)>) {
+        if let (Some(there), Some(ranked)) = (self.ranking.get_mut(place), ranked) {
+            *there = ranked;
+            if let Some(counter) = self.counters.get_mut(ranked.1) {
+                counter.place = place;
             }
-            self.settle(place, child);
-            place = at;
         }
-        self.settle(place, moving);
-    }
-
-    fn sift_up(&mut self, mut place: usize) {
-        let moving = self.entry(place);
-        while place > 0 {
-            let parent = self.entry((place - 1) / 2);
-            if parent.0 <= moving.0 {
-                break;
-            }
-            self.settle(place, parent);
-            place = (place - 1) / 2;
-        }
-        self.settle(place, moving);
     }
 
     /// What a key that has no counter can have occurred at most.
     fn unseen(&self) -> u64 {
-        if self.counters.len() < self.capacity { 0 } else { self.heap.first().map_or(0, |e| e.0) }
+        if self.counters.len() < self.capacity {
+            0
+        } else {
+            self.ranking.last().map_or(0, |(count, _)| *count)
+        }
     }
 
     /// The count and the error of a key.

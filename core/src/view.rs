@@ -74,6 +74,8 @@ pub(crate) struct View<'a> {
 
 impl<'a> View<'a> {
     /// Looks at a limiter (none: a fresh one) under a rule whose limit is above 0.
+    // Inlined by hand: a tenth of a decision.
+    #[inline(always)]
     pub fn new(stored: Option<&'a Limiter>, rule: &'a Rule, moment: Moment<'a>) -> View<'a> {
         let Moment { now_ms, id, .. } = moment;
         let view = |level, start_over, other| View { rule, now_ms, id, level, other, start_over };
@@ -94,6 +96,8 @@ impl<'a> View<'a> {
     }
 
     /// Permits in use, rounded up.
+    // Inlined by hand: a tenth of a decision.
+    #[inline(always)]
     pub fn in_use(&self) -> u64 {
         match self.level {
             Level::Bucket(deficit) => bucket::in_use(deficit, self.rule.window_ms()),
@@ -172,6 +176,8 @@ impl<'a> View<'a> {
     }
 
     /// When nothing will be in use any more.
+    // Inlined by hand: a tenth of a decision.
+    #[inline(always)]
     pub fn full_at(&self) -> i64 {
         let window_ms = self.rule.window_ms();
         let full_at = match self.level {
@@ -201,12 +207,13 @@ impl<'a> View<'a> {
 
     /// When what [`View::write`] stores will be as a fresh limiter: when it is full, but for a
     /// bucket that fills up beyond its cap.
-    pub fn void_at(&self) -> i64 {
+    pub fn void_at(&self, full_at_ms: i64) -> i64 {
         match self.level {
             Level::Bucket(deficit) => {
-                self.bucket(deficit).void_at(self.rule.limit()).min(MAX_TIME_MS)
+                bucket::void_at(deficit, self.rule.limit(), self.now_ms, full_at_ms)
+                    .min(MAX_TIME_MS)
             }
-            _ => self.full_at(),
+            _ => full_at_ms,
         }
     }
 

@@ -66,16 +66,25 @@ const WORDS: [(Word, &str); 17] = [
 
 const LONGEST_WORD: usize = 8;
 
-/// The letters of a word in a number, whatever their case: keys are told from words on each call. A
-/// byte that is no letter never folds to one, but a blank folds to nothing, so lengths count too.
+/// The letters of up to eight bytes in a number, whatever their case, since keys are told from words
+/// on each call: the first four and the last four, which may overlap, so only numbers of equal
+/// lengths compare. A byte that is no letter never folds to one.
 const fn folded(bytes: &[u8]) -> u64 {
-    let mut folded = 0;
-    let mut i = 0;
-    while i < bytes.len() {
-        folded = folded << 8 | (bytes[i] & !0x20) as u64;
-        i += 1;
-    }
-    folded
+    let letters = match (bytes.first_chunk(), bytes.last_chunk()) {
+        (Some(first), Some(last)) => {
+            (u32::from_be_bytes(*first) as u64) << 32 | u32::from_be_bytes(*last) as u64
+        }
+        _ => {
+            let mut letters = 0;
+            let mut i = 0;
+            while i < bytes.len() {
+                letters = letters << 8 | bytes[i] as u64;
+                i += 1;
+            }
+            letters
+        }
+    };
+    letters & !0x2020_2020_2020_2020
 }
 
 const FOLDED: [u64; WORDS.len()] = {
@@ -100,12 +109,12 @@ impl Word {
     }
 
     /// Reads a duration, which may have a unit, in ms.
-    pub(crate) fn duration(self, bytes: &[u8], low: i64) -> Result<i64, RequestError> {
+    pub(crate) fn duration(self, bytes: &[u8], low: i64) -> Result<i64, Box<RequestError>> {
         self.in_range(duration(bytes), bytes, low, MAX_WINDOW_MS, " ms")
     }
 
     /// Reads a count.
-    pub(crate) fn count(self, bytes: &[u8], low: u64, high: u64) -> Result<u64, RequestError> {
+    pub(crate) fn count(self, bytes: &[u8], low: u64, high: u64) -> Result<u64, Box<RequestError>> {
         let value = self.in_range(integer(bytes), bytes, low as i64, high as i64, "")?;
         Ok(value as u64)
     }
@@ -117,11 +126,11 @@ impl Word {
         low: i64,
         high: i64,
         unit: &'static str,
-    ) -> Result<i64, RequestError> {
+    ) -> Result<i64, Box<RequestError>> {
         let value = value.filter(|value| (low..=high).contains(value));
         value.ok_or_else(|| {
             let got = Shown::new(bytes);
-            RequestError::Number { word: self, low, high, unit, got }
+            RequestError::Number { word: self, low, high, unit, got }.into()
         })
     }
 
@@ -132,9 +141,9 @@ impl Word {
         longest: usize,
         allowed: impl Fn(&u8) -> bool,
         expected: &'static str,
-    ) -> Result<&'a [u8], RequestError> {
+    ) -> Result<&'a [u8], Box<RequestError>> {
         let fits = (1..=longest).contains(&bytes.len()) && bytes.iter().all(allowed);
-        let wrong = || RequestError::Text { word: self, expected, got: Shown::new(bytes) };
+        let wrong = || RequestError::Text { word: self, expected, got: Shown::new(bytes) }.into();
         fits.then_some(bytes).ok_or_else(wrong)
     }
 }
@@ -146,34 +155,77 @@ impl fmt::Display for Word {
     }
 }
 
-/// An algorithm's word, and the burst that it implies: `leaky` is a bucket with a burst of 1.
-pub(crate) fn algorithm(bytes: &[u8]) -> Result<(Algorithm, Option<u64>), RequestError> {
-    const ALGORITHMS: [Algorithm; 5] = [
-        Algorithm::Sliding,
-        Algorithm::Bucket,
-        Algorithm::Fixed,
-        Algorithm::Counter,
-        Algorithm::Concurrency,
-    ];
-    let is = |name: &str| bytes.eq_ignore_ascii_case(name.as_bytes());
-    if is("leaky") {
-        return Ok((Algorithm::Bucket, Some(1)));
+/// An algorithm's word. `leaky` is a bucket with a burst of 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Algo {
+    /// An algorithm by its own name.
+    Named(Algorithm),
+    /// `leaky`
+    Leaky,
+}
+
+impl Algo {
+    /// The algorithm that these bytes spell, in any case.
+    pub fn parse(bytes: &[u8]) -> Result<Algo, Box<RequestError>> {
+        const BUCKET: u64 = folded(b"bucket");
+        const SLIDING: u64 = folded(b"sliding");
+        const COUNTER: u64 = folded(b"counter");
+        const FIXED: u64 = folded(b"fixed");
+        const LEAKY: u64 = folded(b"leaky");
+        let algo = match (bytes.len(), folded(bytes)) {
+            (6, BUCKET) => Algo::Named(Algorithm::Bucket),
+            (7, SLIDING) => Algo::Named(Algorithm::Sliding),
+            (7, COUNTER) => Algo::Named(Algorithm::Counter),
+            (5, FIXED) => Algo::Named(Algorithm::Fixed),
+            (5, LEAKY) => Algo::Leaky,
+            (11, _) if bytes.eq_ignore_ascii_case(b"concurrency") => {
+                Algo::Named(Algorithm::Concurrency)
+            }
+            _ => return Err(RequestError::UnknownAlgorithm(Shown::new(bytes)).into()),
+        };
+        Ok(algo)
     }
-    let named = ALGORITHMS.into_iter().find(|algorithm| is(algorithm.name()));
-    named
-        .map(|algorithm| (algorithm, None))
-        .ok_or_else(|| RequestError::UnknownAlgorithm(Shown::new(bytes)))
+
+    /// The algorithm.
+    pub fn algorithm(self) -> Algorithm {
+        match self {
+            Algo::Named(algorithm) => algorithm,
+            Algo::Leaky => Algorithm::Bucket,
+        }
+    }
+}
+
+/// A set of words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Words(u32);
+
+impl Words {
+    /// Whether a word is in it.
+    pub fn has(self, word: Word) -> bool {
+        self.0 & 1 << word as u32 != 0
+    }
+
+    /// Adds a word. An error when it was in it.
+    pub fn add(&mut self, word: Word) -> Result<(), Box<RequestError>> {
+        if self.has(word) {
+            return Err(RequestError::Twice(word).into());
+        }
+        self.0 |= 1 << word as u32;
+        Ok(())
+    }
 }
 
 /// A duration: an integer of milliseconds, or one with a unit (`ms`, `s`, `m`, `h`, `d`). In ms.
 fn duration(bytes: &[u8]) -> Option<i64> {
     let (value, unit_ms) = match bytes {
+        // The most frequent first.
+        [.., b'0'..=b'9'] => return integer(bytes),
         [value @ .., b'm', b's'] => (value, 1),
         [value @ .., b's'] => (value, 1_000),
         [value @ .., b'm'] => (value, 60_000),
         [value @ .., b'h'] => (value, 3_600_000),
         [value @ .., b'd'] => (value, 86_400_000),
-        value => return integer(value),
+        _ => return None,
     };
     integer(value)?.checked_mul(unit_ms)
 }
@@ -190,14 +242,15 @@ pub fn integer(bytes: &[u8]) -> Option<i64> {
         [b'1'..=b'9', ..] if digits.len() <= LONGEST_INTEGER => {}
         _ => return None,
     }
-    // So few digits do not overflow a `u64`.
-    let mut value = 0u64;
+    // So few digits do not overflow a `u64`; what is none is told at the end, without a branch.
+    let (mut value, mut all_digits) = (0u64, true);
     for byte in digits {
         let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        value = value * 10 + u64::from(digit);
+        all_digits &= digit <= 9;
+        value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
+    }
+    if !all_digits {
+        return None;
     }
     match negative {
         false => i64::try_from(value).ok(),

@@ -9,7 +9,7 @@ use rl_core::request::{
 };
 use rl_core::rule::{MAX_PERMITS, MAX_WINDOW_MS};
 
-fn check<T>(result: Result<T, RequestError>) -> Option<T> {
+fn check<T>(result: Result<T, Box<RequestError>>) -> Option<T> {
     result
         .map_err(|error| {
             let line = error.to_string();
@@ -26,8 +26,8 @@ fuzz_target!(|data: &[u8]| {
     let args: Vec<&[u8]> = data.split(|byte| *byte == b' ').collect();
     let args = &args[..];
     let mut rules = Vec::new();
-    if let Some(request) = check(parse_acquire(args, &mut |rule| rules.push(rule))) {
-        assert!(request.keys == args.len() - 6 && request.rules == 1 && rules.len() == 1);
+    if let Some((request, _)) = check(parse_acquire(args)) {
+        assert!(request.keys == args.len() - 6 && request.rules == 1);
     }
     for form in [Form::AcquireX, Form::Peek] {
         rules.clear();

@@ -143,7 +143,7 @@ impl FromStr for Simulated {
 fn parse_ask(args: &[&[u8]]) -> Result<Ask, RuleProblem> {
     let mut ask = None;
     let request = parse_acquirex(args, Form::AcquireX, &mut |named| ask = Some(named.ask));
-    request.map_err(|error| match error {
+    request.map_err(|error| match *error {
         RequestError::Required { word: Word::Id, .. } => RuleProblem::Concurrency,
         error => RuleProblem::Grammar(error),
     })?;

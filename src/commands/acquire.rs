@@ -18,9 +18,8 @@ pub struct Acquire;
 
 impl Command for Acquire {
     fn run(call: &Call) -> Result<(), Failure> {
-        let mut rules = Rules::new();
-        let request = parse_acquire(call, &mut |rule| rules.push(rule))?;
-        answer(call, &request, &mut rules, Access::Write)
+        let (request, rule) = parse_acquire(call)?;
+        answer(call, &request, &mut [rule], Access::Write)
     }
 }
 
@@ -73,9 +72,11 @@ pub fn look(call: &Call, now_ms: i64) -> Result<Look, Failure> {
     let request = parse_acquirex(call, Form::AcquireX, &mut |rule| rules.push(rule))?;
     prepare(call, &mut rules, now_ms);
     let rules = without_blocks(&rules);
-    let limiters = Limiters::open(call, request.keys, Access::Read, now_ms)?;
+    let mut limiters = Limiters::new(call);
+    limiters.open(request.keys, Access::Read, now_ms)?;
     let terms = terms(&request, now_ms);
-    let mut slots = slots(&limiters, &request, &rules);
+    let mut slots = Slots::new();
+    fill(&mut slots, &limiters, &request, &rules);
     let decision = decide(&mut slots, &terms);
     if decision.granted > 0 {
         return Ok(Look::Served);
@@ -94,10 +95,12 @@ pub fn deny(call: &Call) {
     let parsed = parse_acquirex(call, Form::AcquireX, &mut |rule| rules.push(rule));
     let Ok(request) = parsed else { return call.reply_null() };
     prepare(call, &mut rules, now_ms);
-    let Ok(limiters) = Limiters::open(call, request.keys, Access::Read, now_ms) else {
+    let mut limiters = Limiters::new(call);
+    if limiters.open(request.keys, Access::Read, now_ms).is_err() {
         return call.reply_null();
-    };
-    let mut slots = slots(&limiters, &request, &rules);
+    }
+    let mut slots = Slots::new();
+    fill(&mut slots, &limiters, &request, &rules);
     let decision = decide(&mut slots, &terms(&request, now_ms));
     let denied = Decision { granted: 0, ..decision };
     Reply::new(&denied, &slots, request.with_keys).send(call);
@@ -122,18 +125,21 @@ fn terms<'a>(request: &Request<'a>, now_ms: i64) -> Terms<'a> {
     }
 }
 
-fn slots<'a>(
+/// A slot for each key.
+type Slots<'a> = SmallVec<[Slot<'a>; FEW]>;
+
+/// Fills in the slots. In place: they are two kilobytes, and would be copied.
+fn fill<'a>(
+    slots: &mut Slots<'a>,
     limiters: &'a Limiters<'_>,
     request: &Request<'_>,
     rules: &'a [Named<'_>],
-) -> SmallVec<[Slot<'a>; FEW]> {
-    let mut slots = SmallVec::new();
+) {
     for key in 0..request.keys {
         if let Some(rule) = rules.get(key).or(rules.first()) {
             slots.push(Slot::new(limiters.get(key), &rule.ask));
         }
     }
-    slots
 }
 
 /// Whether a call that is denied, or would overtake others who wait, waits itself. How long it will
@@ -149,7 +155,8 @@ fn waits(
         return None;
     }
     let rules = without_blocks(rules);
-    let mut slots = slots(limiters, request, &rules);
+    let mut slots = Slots::new();
+    fill(&mut slots, limiters, request, &rules);
     let decision = decide(&mut slots, terms);
     if decision.granted > 0 {
         return waiting::is_ahead(call, request.keys).then_some(0);
@@ -179,14 +186,16 @@ fn answer(
     prepare(call, rules, now_ms);
     let rules = &*rules;
     let terms = terms(request, now_ms);
-    let mut limiters = Limiters::open(call, request.keys, access, now_ms)?;
+    let mut limiters = Limiters::new(call);
+    limiters.open(request.keys, access, now_ms)?;
     if access == Access::Write
         && let Some(first_look_ms) = waits(call, request, rules, &limiters, &terms)
     {
         waiting::wait(call, request.keys, request.timeout_ms, first_look_ms);
         return Ok(());
     }
-    let mut slots = slots(&limiters, request, rules);
+    let mut slots = Slots::new();
+    fill(&mut slots, &limiters, request, rules);
     let decision = decide(&mut slots, &terms);
     let reply = Reply::new(&decision, &slots, request.with_keys);
     if access == Access::Write {

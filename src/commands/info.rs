@@ -13,7 +13,8 @@ pub struct Info;
 impl Command for Info {
     fn run(call: &Call) -> Result<(), Failure> {
         let now_ms = call.now_ms();
-        let limiters = Limiters::open(call, 1, Access::Read, now_ms)?;
+        let mut limiters = Limiters::new(call);
+        limiters.open(1, Access::Read, now_ms)?;
         match limiters.get(0) {
             None => call.reply_null(),
             Some(limiter) => {

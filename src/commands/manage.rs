@@ -61,7 +61,8 @@ fn change_each(
     change: impl Fn(Option<&Limiter>, i64) -> Option<Effect>,
 ) -> Result<(), Failure> {
     let now_ms = call.now_ms();
-    let mut limiters = Limiters::open(call, keys, Access::Write, now_ms)?;
+    let mut limiters = Limiters::new(call);
+    limiters.open(keys, Access::Write, now_ms)?;
     let mut effects = SmallVec::<[(usize, Effect); FEW]>::new();
     let mut creates = false;
     for key in 0..keys {
