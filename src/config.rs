@@ -18,6 +18,7 @@ use rl_core::request::integer;
 use rl_core::sliding::DEFAULT_RESOLUTION;
 use rl_core::top;
 
+use words::cl_throttle::ClThrottle;
 use words::enforce::Enforce;
 use words::slot_validation::SlotValidation;
 
@@ -79,6 +80,17 @@ mod words {
         }
     }
 
+    pub mod cl_throttle {
+        redis_module::enum_configuration! {
+            #[derive(Copy, PartialEq, Eq)]
+            #[expect(non_camel_case_types, reason = "the words of the configuration")]
+            pub enum ClThrottle {
+                no = 0,
+                yes = 1,
+            }
+        }
+    }
+
     pub mod enforce {
         redis_module::enum_configuration! {
             #[derive(Copy, PartialEq, Eq)]
@@ -136,6 +148,7 @@ impl<T: EnumConfigurationValue + 'static> ConfigurationValue<T> for Choice<T> {
 static SLOT_VALIDATION: Choice<SlotValidation> =
     Choice::new("slot-validation", SlotValidation::cluster as i32);
 static ENFORCE: Choice<Enforce> = Choice::new("enforce", Enforce::yes as i32);
+static CL_THROTTLE: Choice<ClThrottle> = Choice::new("cl-throttle", ClThrottle::no as i32);
 
 /// Above how many entries a sliding log rounds.
 pub fn sliding_resolution() -> u32 {
@@ -150,6 +163,11 @@ pub fn validates_slots() -> bool {
 /// Whether nothing is denied, only counted.
 pub fn only_shadows() -> bool {
     ENFORCE.is(Enforce::shadow as i32)
+}
+
+/// Whether there is a `CL.THROTTLE`.
+pub fn has_throttle() -> bool {
+    CL_THROTTLE.is(ClThrottle::yes as i32)
 }
 
 /// The size of the sketches of denied keys, and how often they turn over.
@@ -174,6 +192,7 @@ pub fn shown() -> Vec<(&'static str, String)> {
     let choices = [
         (SLOT_VALIDATION.name, word(validates_slots(), "always", "cluster")),
         (ENFORCE.name, word(only_shadows(), "shadow", "yes")),
+        (CL_THROTTLE.name, word(has_throttle(), "yes", "no")),
     ];
     numbers.chain(choices).collect()
 }
@@ -195,6 +214,8 @@ fn set_defaults(args: &[RedisString]) -> Result<(), String> {
             SLOT_VALIDATION.set_default(SlotValidation::cluster, &value)?;
         } else if name == ENFORCE.name {
             ENFORCE.set_default(Enforce::yes, &value)?;
+        } else if name == CL_THROTTLE.name {
+            CL_THROTTLE.set_default(ClThrottle::no, &value)?;
         } else {
             let known: Vec<_> = shown().into_iter().map(|(name, _)| name).collect();
             let known = known.join(", ");
@@ -231,6 +252,15 @@ pub fn load(ctx: &Context, args: &[RedisString]) -> Result<(), String> {
         &ENFORCE,
         if only_shadows() { Enforce::shadow } else { Enforce::yes },
         ConfigurationFlags::DEFAULT,
+        None,
+    );
+    register_enum_configuration(
+        ctx,
+        CL_THROTTLE.name,
+        &CL_THROTTLE,
+        if has_throttle() { ClThrottle::yes } else { ClThrottle::no },
+        // A command cannot be registered later.
+        ConfigurationFlags::IMMUTABLE,
         None,
     );
     // SAFETY: `ctx` is the context of the load that is going on.

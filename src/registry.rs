@@ -14,9 +14,9 @@ use crate::commands::effect::ApplyEffect;
 use crate::commands::info::Info;
 use crate::commands::manage::{Block, Exempt, Refund, Release};
 use crate::commands::policy::{self, ApplyPolicy, TopKeys};
-use crate::limiter_type;
+use crate::commands::throttle::Throttle;
 use crate::table::{self, Arg, Docs, Entry, Keys, Kind};
-use crate::waiting;
+use crate::{config, limiter_type, waiting};
 
 /// The first release with the commands of this version.
 const SINCE: &CStr = c"0.1.0";
@@ -53,6 +53,10 @@ pub fn register(ctx: &Context) -> Result<(), String> {
     command::<ApplyEffect>(ctx, &table::EFFECT)?;
     command::<TopKeys>(ctx, &table::TOP)?;
     command::<ApplyPolicy>(ctx, &table::APPLY_POLICY)?;
+    if config::has_throttle() {
+        command::<Throttle>(ctx, &table::THROTTLE)
+            .map_err(|reason| format!("{reason}: is redis-cell loaded as well?"))?;
+    }
     create(ctx, &table::POLICY, None)?;
     describe(ctx, &table::POLICY, table::POLICY.name)?;
     subcommand::<policy::Set>(ctx, &table::POLICY, &table::POLICY_SET)?;

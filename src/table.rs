@@ -85,6 +85,10 @@ const fn word(name: &'static CStr) -> Arg {
     pair(name, name, Kind::Token)
 }
 
+const fn number(name: &'static CStr) -> Arg {
+    Arg { name, kind: Kind::Integer, token: None, flags: 0 }
+}
+
 const KEY: Arg = Arg { name: c"key", kind: Kind::Key, token: None, flags: 0 };
 const KEYS: Arg = Arg { flags: MANY, ..KEY };
 const WINDOW: Arg = pair(c"window", c"WINDOW", Kind::Integer);
@@ -153,6 +157,24 @@ pub const ACQUIREX: Entry = Entry {
             option(c"timeout", c"TIMEOUT", Kind::Integer),
             option(c"force", c"FORCE", Kind::Token),
             WITH_KEYS,
+        ],
+    }),
+};
+
+pub const THROTTLE: Entry = Entry {
+    name: c"cl.throttle",
+    flags: c"write fast",
+    keys: Keys { range: (1, 1, 1), access: UPDATE },
+    docs: Some(Docs {
+        summary: c"Takes permits from a bucket, called and answered as by redis-cell",
+        complexity: c"O(1)",
+        arity: -5,
+        args: &[
+            KEY,
+            number(c"max-burst"),
+            number(c"count"),
+            number(c"period"),
+            Arg { flags: OPTIONAL, ..number(c"quantity") },
         ],
     }),
 };

@@ -34,8 +34,9 @@ impl fmt::Display for Shown {
 /// A malformed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestError {
-    /// Too few arguments. The server checks the arity itself, before it calls a command.
-    TooFew,
+    /// Too few arguments, or too many. The server checks the arity itself, before it calls a
+    /// command.
+    ArgumentCount,
     /// Something else stands where one of these words should.
     Syntax {
         /// The words that may stand there.
@@ -73,6 +74,17 @@ pub enum RequestError {
         high: i64,
         /// A unit, with a space before it, or nothing.
         unit: &'static str,
+        /// What came.
+        got: Shown,
+    },
+    /// A number that an argument without a word is to be.
+    Argument {
+        /// The argument.
+        name: &'static str,
+        /// The range that was expected.
+        low: i64,
+        /// See `low`.
+        high: i64,
         /// What came.
         got: Shown,
     },
@@ -134,7 +146,7 @@ impl std::error::Error for RequestError {}
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RequestError::TooFew => f.write_str("wrong number of arguments"),
+            RequestError::ArgumentCount => f.write_str("wrong number of arguments"),
             RequestError::Syntax { expected, got } => {
                 write!(f, "syntax error, expected {expected}, got {got}")
             }
@@ -151,6 +163,9 @@ impl fmt::Display for RequestError {
             RequestError::NoValue(word) => write!(f, "syntax error, {word} has no value"),
             RequestError::Number { word, low, high, unit, got } => {
                 write!(f, "{word} must be {low} to {high}{unit}, got {got}")
+            }
+            RequestError::Argument { name, low, high, got } => {
+                write!(f, "{name} must be {low} to {high}, got {got}")
             }
             RequestError::Text { word, expected, got } => {
                 write!(f, "{word} must be {expected}, got {got}")

@@ -9,7 +9,7 @@ use crate::concurrency::MAX_ID;
 use crate::decision::Ask;
 use crate::error::{MAX_KEYS, RequestError, Shown};
 use crate::policy::Policy;
-use crate::rule::{Algorithm, MAX_PERMITS};
+use crate::rule::{Algorithm, MAX_PERMITS, MAX_WINDOW_MS, Rule, Shape};
 pub use crate::rule_args::Named;
 use crate::rule_args::{RuleArgs, check_name};
 use crate::word::Words;
@@ -90,7 +90,7 @@ pub fn parse_acquire<'a, A: Arguments + ?Sized>(
     args: &'a A,
 ) -> Result<(Request<'a>, Named<'a>), Box<RequestError>> {
     let keys = args.count().checked_sub(TAIL).filter(|keys| *keys > 0);
-    let keys = keys.ok_or(RequestError::TooFew)?;
+    let keys = keys.ok_or(RequestError::ArgumentCount)?;
     let mut rule = RuleArgs::new();
     for at in (keys..args.count()).step_by(2) {
         match Word::parse(args.get(at)) {
@@ -115,6 +115,34 @@ pub fn parse_acquire<'a, A: Arguments + ?Sized>(
         _ => RequestError::OptionAsKey(word),
     })?;
     Ok((Request::new(keys), named))
+}
+
+/// Parses `key max_burst count period [quantity]`, the grammar of redis-cell: `count` permits in
+/// `period` seconds into a bucket that holds `max_burst` and one.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn parse_throttle<A: Arguments + ?Sized>(
+    args: &A,
+) -> Result<(Request<'_>, Named<'_>), Box<RequestError>> {
+    const SECOND_MS: i64 = 1000;
+    const MAX: i64 = MAX_PERMITS as i64;
+    if !(4..=5).contains(&args.count()) {
+        return Err(RequestError::ArgumentCount.into());
+    }
+    let number = |at: usize, name: &'static str, low: i64, high: i64| {
+        let value = integer(args.get(at)).filter(|value| (low..=high).contains(value));
+        let got = || Shown::new(args.get(at));
+        value.ok_or_else(|| RequestError::Argument { name, low, high, got: got() })
+    };
+    let burst = 1 + number(1, "max_burst", 0, MAX - 1)? as u64;
+    let limit = number(2, "count", 1, MAX)? as u64;
+    let window_ms = SECOND_MS * number(3, "period", 1, MAX_WINDOW_MS / SECOND_MS)?;
+    let cost = if args.count() == 5 { number(4, "quantity", 0, MAX)? as u64 } else { 1 };
+    let shape = Shape { burst: Some(burst), ..Shape::default() };
+    let rule = Rule::new(Algorithm::Bucket, window_ms, limit, shape).map_err(RequestError::Rule)?;
+    let ask = Ask { rule, cost, block_ms: 0, shadow: false };
+    Ok((Request::new(1), Named { ask, name: None }))
 }
 
 /// How many keys `RL.ACQUIREX` and `RL.PEEK` have: those before the first `WINDOW`, the first
@@ -348,7 +376,7 @@ fn parse_trailer<'a, A: Arguments + ?Sized>(
     expected: &'static str,
 ) -> Result<Trailer<&'a [u8]>, Box<RequestError>> {
     let keys = args.count().checked_sub(2).filter(|keys| *keys > 0);
-    let keys = keys.ok_or(RequestError::TooFew)?;
+    let keys = keys.ok_or(RequestError::ArgumentCount)?;
     if Word::parse(args.get(keys)) != Some(word) {
         return Err(RequestError::Syntax { expected, got: Shown::new(args.get(keys)) }.into());
     }

@@ -19,7 +19,10 @@ pub struct Acquire;
 impl Command for Acquire {
     fn run(call: &Call) -> Result<(), Failure> {
         let (request, rule) = parse_acquire(call)?;
-        answer(call, &request, &mut [rule], Access::Write)
+        if let Some(reply) = answer(call, &request, &mut [rule], Access::Write)? {
+            reply.send(call);
+        }
+        Ok(())
     }
 }
 
@@ -53,7 +56,10 @@ type Rules<'call> = SmallVec<[Named<'call>; FEW]>;
 fn extended(call: &Call, form: Form, access: Access) -> Result<(), Failure> {
     let mut rules = Rules::new();
     let request = parse_acquirex(call, form, &mut |rule| rules.push(rule))?;
-    answer(call, &request, &mut rules, access)
+    if let Some(reply) = answer(call, &request, &mut rules, access)? {
+        reply.send(call);
+    }
+    Ok(())
 }
 
 /// What a waiter finds when it looks again.
@@ -175,13 +181,13 @@ fn without_blocks<'call>(rules: &[Named<'call>]) -> Rules<'call> {
     rules
 }
 
-/// Decides, carries the decision out unless it is only to be read, and replies.
-fn answer(
+/// Decides, and carries the decision out unless it is only to be read. `None` when the client waits.
+pub fn answer(
     call: &Call,
     request: &Request<'_>,
     rules: &mut [Named<'_>],
     access: Access,
-) -> Result<(), Failure> {
+) -> Result<Option<Reply>, Failure> {
     let now_ms = call.now_ms();
     prepare(call, rules, now_ms);
     let rules = &*rules;
@@ -192,7 +198,7 @@ fn answer(
         && let Some(first_look_ms) = waits(call, request, rules, &limiters, &terms)
     {
         waiting::wait(call, request.keys, request.timeout_ms, first_look_ms);
-        return Ok(());
+        return Ok(None);
     }
     let mut slots = Slots::new();
     fill(&mut slots, &limiters, request, rules);
@@ -217,13 +223,13 @@ fn answer(
         drop(slots);
         limiters.write(&effects);
     }
-    reply.send(call);
-    Ok(())
+    Ok(Some(reply))
 }
 
 /// The answer to a call: numbers only, so that it can be sent when everything is written.
 pub struct Reply {
-    call: [i64; Reply::FIELDS],
+    /// Granted, limit, remaining, retry_after, reset_after, key.
+    pub call: [i64; Reply::FIELDS],
     /// With `WITHKEYS`.
     keys: Option<Vec<[i64; 7]>>,
 }

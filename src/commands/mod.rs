@@ -5,3 +5,4 @@ pub mod effect;
 pub mod info;
 pub mod manage;
 pub mod policy;
+pub mod throttle;

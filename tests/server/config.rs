@@ -14,6 +14,7 @@ fn defaults() {
     assert_eq!(client.config("rl.slot-validation"), "cluster");
     assert_eq!(client.config("rl.sliding-resolution"), "4096");
     for (name, value) in [
+        ("rl.cl-throttle", "no"),
         ("rl.enforce", "yes"),
         ("rl.max-names", "1000"),
         ("rl.max-waiters", "10000"),
@@ -22,7 +23,7 @@ fn defaults() {
     ] {
         assert_eq!(client.config(name), value);
     }
-    assert_eq!(client.texts("CONFIG GET rl.*").len(), 2 * 7);
+    assert_eq!(client.texts("CONFIG GET rl.*").len(), 2 * 8);
 }
 
 #[test]

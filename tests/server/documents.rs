@@ -64,7 +64,7 @@ fn transcripts_run_as_they_are_written() {
     for (document, steps_at_least, replies_at_least) in
         [("README.md", 3, 3), ("docs/commands.md", 8, 8), ("docs/choosing.md", 10, 0)]
     {
-        let server = Server::start();
+        let server = Server::builder().module_args("cl-throttle yes").start();
         let steps = transcripts(document);
         assert!(steps.len() >= steps_at_least, "{document}: only {} calls", steps.len());
         let with_reply = steps.iter().filter(|step| !step.expected.is_empty()).count();
@@ -161,6 +161,7 @@ fn wrong_calls() -> Vec<String> {
         "RL.ACQUIREX k WINDOW 1s LIMIT 1 ALGO bucket OFFSET 1",
         "RL.ACQUIREX k WINDOW 1s LIMIT 1 ALGO concurrency",
         "RL.RELEASE text ID x",
+        "CL.THROTTLE k x 1 1",
     ]
     .map(String::from)
     .to_vec();
@@ -186,7 +187,8 @@ fn wrong_calls() -> Vec<String> {
 
 #[test]
 fn the_errors_that_are_listed_exist() {
-    let server = Server::builder().conf("rl.slot-validation always").start();
+    let server =
+        Server::builder().conf("rl.slot-validation always").conf("rl.cl-throttle yes").start();
     let mut client = server.client();
     client.run("SET text x");
     let mut lines: HashSet<String> =

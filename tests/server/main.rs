@@ -43,6 +43,7 @@ mod reshard;
 mod routing;
 mod shadow;
 mod soak;
+mod throttle;
 mod top;
 mod waiting;
 mod waiting_ends;

@@ -1,0 +1,42 @@
+//! `CL.THROTTLE`: what code that was written for redis-cell calls, on a bucket.
+//!
+//! The same five integers, in seconds. A wait is rounded up here, so that a client that sleeps as
+//! long as it is told is granted.
+
+use rl_core::request::parse_throttle;
+
+use crate::call::{Call, Command, Failure};
+use crate::commands::acquire::answer;
+use crate::keys::Access;
+
+/// See the file's head.
+pub struct Throttle;
+
+impl Command for Throttle {
+    fn run(call: &Call) -> Result<(), Failure> {
+        let (request, rule) = parse_throttle(call)?;
+        if let Some(reply) = answer(call, &request, &mut [rule], Access::Write)? {
+            let [granted, limit, remaining, retry_after_ms, reset_after_ms, _] = reply.call;
+            let retry_after_s = match granted {
+                // It need not wait.
+                1.. => -1,
+                _ => seconds(retry_after_ms),
+            };
+            let limited = i64::from(granted == 0);
+            call.reply_array(5);
+            call.reply_integers(&[
+                limited,
+                limit,
+                remaining,
+                retry_after_s,
+                seconds(reset_after_ms),
+            ]);
+        }
+        Ok(())
+    }
+}
+
+/// Whole seconds, rounded up; -1 stays.
+fn seconds(ms: i64) -> i64 {
+    if ms < 0 { ms } else { (ms as u64).div_ceil(1000) as i64 }
+}
