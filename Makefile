@@ -5,7 +5,7 @@ PORT ?=
 MODULE := target/release/libredis_rl.so
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test test-matrix test-monitoring fuzz memcheck bench bench-core instructions pictures \
+.PHONY: help setup build run test test-matrix test-monitoring test-examples dist fuzz memcheck bench bench-core instructions pictures \
 	lint doc
 
 help: ## Show this list
@@ -29,6 +29,12 @@ test-matrix: setup ## Run the integration tests on each supported server, from p
 
 test-monitoring: build ## Try what monitoring/ holds on a real Prometheus
 	@scripts/monitoring-test $(MODULE)
+
+test-examples: build ## Run the tests of examples/ (EXAMPLES="clients fastapi express go spring")
+	@scripts/test-examples $(MODULE) $(EXAMPLES)
+
+dist: build ## Pack the library for a release: target/dist/*.tar.gz with checksums
+	@scripts/dist $(MODULE)
 
 fuzz: setup ## Fuzz the parser and the decoders (SECONDS_EACH=20)
 	@scripts/fuzz $(or $(SECONDS_EACH),20)

@@ -1,0 +1,71 @@
+"""The limiter of one route: the deny cache first, then permits at hand, then Redis."""
+
+import asyncio
+import time
+from typing import Literal
+
+from .batches import Batches
+from .breaker import Breaker
+from .decision import Decision
+from .deny_cache import DenyCache
+from .rules import Limits
+from .store import Away, Store
+
+OnAway = Literal["open", "closed"]
+
+
+class Limiter:
+    """Knows nothing of HTTP. Each route has its own breaker: all its keys live on one node of a
+    cluster, and another node may be fine."""
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        *,
+        on_away: OnAway = "open",
+        breaker_failures: int = 5,
+        breaker_cooldown: float = 1.0,
+        deny_cache: bool = True,
+        batch: int = 1,
+        batch_ttl: float = 0.1,
+    ) -> None:
+        self.name = name
+        self.on_away = on_away
+        self._store = store
+        self._breaker = Breaker(breaker_failures, breaker_cooldown)
+        self._denials = DenyCache() if deny_cache else None
+        self._batches = Batches(self._ask, batch, batch_ttl) if batch > 1 else None
+
+    async def acquire(self, limits: Limits) -> Decision:
+        """Takes a permit from every limit, or from none. Raises `Away` if nobody can tell."""
+        if self._denials is not None and (denial := self._denials.find(limits)) is not None:
+            return denial
+        try:
+            if self._batches is None:
+                return await self._ask(limits)
+            # A fetch has that timeout too, but who waits for a share may need several of them.
+            async with asyncio.timeout(self._store.timeout):
+                return await self._batches.take(limits)
+        except (Away, TimeoutError) as error:
+            away = error if isinstance(error, Away) else Away.late(self._store.timeout)
+            what = "passed unchecked" if self.on_away == "open" else "refused with 503"
+            self._store.outages.note(self.name, what, str(away))
+            raise away from None
+
+    async def _ask(self, limits: Limits, upto: int = 1) -> Decision:
+        if not self._breaker.allows():
+            raise Away(self._breaker.reason)
+        asked_at = time.monotonic()
+        try:
+            reply = await self._store.acquire(limits, upto)
+        except Away as away:
+            # Full memory stops new limiters only. The others go on, so Redis is still asked.
+            if not away.memory_full:
+                self._breaker.failed(str(away))
+            raise
+        self._breaker.succeeded()
+        decision = Decision.parse(limits, reply)
+        if not decision.granted and self._denials is not None:
+            self._denials.remember(decision, asked_at)
+        return decision
