@@ -62,7 +62,8 @@ pub fn register(ctx: &Context) -> Result<(), String> {
     subcommand::<policy::Set>(ctx, &table::POLICY, &table::POLICY_SET)?;
     subcommand::<policy::Del>(ctx, &table::POLICY, &table::POLICY_DEL)?;
     subcommand::<policy::Get>(ctx, &table::POLICY, &table::POLICY_GET)?;
-    subcommand::<policy::List>(ctx, &table::POLICY, &table::POLICY_LIST)
+    subcommand::<policy::List>(ctx, &table::POLICY, &table::POLICY_LIST)?;
+    subcommand::<policy::Help>(ctx, &table::POLICY, &table::POLICY_HELP)
 }
 
 /// What runs a command.
@@ -106,9 +107,7 @@ fn accepted(status: c_int, entry: &Entry) -> Result<(), String> {
 fn describe(ctx: &Context, entry: &Entry, full_name: &CStr) -> Result<(), String> {
     // SAFETY: `ctx` is the context of the load; the command was created before.
     let command = unsafe { api!(RedisModule_GetCommand)(ctx.ctx, full_name.as_ptr()) };
-    if let Some(docs) = &entry.docs {
-        accepted(set_docs(command, entry.keys, docs), entry)?;
-    }
+    accepted(set_docs(command, entry.keys, &entry.docs), entry)?;
     set_categories(command, entry.flags);
     Ok(())
 }

@@ -12,7 +12,7 @@ pub struct Entry {
     pub name: &'static CStr,
     pub flags: &'static CStr,
     pub keys: Keys,
-    pub docs: Option<Docs>,
+    pub docs: Docs,
 }
 
 /// Where the keys of a command are.
@@ -132,19 +132,19 @@ pub const ACQUIRE: Entry = Entry {
     name: c"rl.acquire",
     flags: c"write fast",
     keys: Keys::but_last(6),
-    docs: Some(Docs {
+    docs: Docs {
         summary: c"Takes a permit from each limiter, or from none if one of them has no room",
         complexity: PER_KEY,
         arity: -8,
         args: &[KEYS, WINDOW, LIMIT, pair(c"algo", c"ALGO", Kind::OneOf(SPENDING))],
-    }),
+    },
 };
 
 pub const ACQUIREX: Entry = Entry {
     name: c"rl.acquirex",
     flags: c"write blocking getkeys-api",
     keys: Keys::movable(UPDATE),
-    docs: Some(Docs {
+    docs: Docs {
         summary: c"Takes permits from each limiter by its own rule, or from none",
         complexity: PER_KEY,
         arity: -8,
@@ -158,14 +158,14 @@ pub const ACQUIREX: Entry = Entry {
             option(c"force", c"FORCE", Kind::Token),
             WITH_KEYS,
         ],
-    }),
+    },
 };
 
 pub const THROTTLE: Entry = Entry {
     name: c"cl.throttle",
     flags: c"write fast",
     keys: Keys { range: (1, 1, 1), access: UPDATE },
-    docs: Some(Docs {
+    docs: Docs {
         summary: c"Takes permits from a bucket, called and answered as by redis-cell",
         complexity: c"O(1)",
         arity: -5,
@@ -176,98 +176,109 @@ pub const THROTTLE: Entry = Entry {
             number(c"period"),
             Arg { flags: OPTIONAL, ..number(c"quantity") },
         ],
-    }),
+    },
 };
 
 pub const PEEK: Entry = Entry {
     name: c"rl.peek",
     flags: c"readonly getkeys-api",
     keys: Keys::movable(READ),
-    docs: Some(Docs {
+    docs: Docs {
         summary: c"Tells what RL.ACQUIREX would answer, and changes nothing",
         complexity: PER_KEY,
         arity: -8,
         args: &[KEYS, RULE, UPTO, LEASE, WITH_KEYS],
-    }),
+    },
 };
 
 pub const REFUND: Entry = Entry {
     name: c"rl.refund",
     flags: c"write fast",
     keys: Keys::but_last(2),
-    docs: Some(Docs {
+    docs: Docs {
         summary: c"Gives permits back to each limiter, never above full",
         complexity: PER_KEY,
         arity: -4,
         args: &[KEYS, pair(c"cost", c"COST", Kind::Integer)],
-    }),
+    },
 };
 
 pub const RELEASE: Entry = Entry {
     name: c"rl.release",
     flags: c"write fast",
     keys: Keys::but_last(2),
-    docs: Some(Docs {
+    docs: Docs {
         summary: c"Ends a lease on each concurrency limiter",
         complexity: PER_KEY,
         arity: -4,
         args: &[KEYS, pair(c"id", c"ID", Kind::Text)],
-    }),
+    },
 };
 
 pub const BLOCK: Entry = Entry {
     name: c"rl.block",
     flags: c"write fast",
     keys: Keys::but_last(2),
-    docs: Some(Docs {
+    docs: Docs {
         summary: c"Denies everything on each limiter for a time",
         complexity: PER_KEY,
         arity: -4,
         args: HOLD,
-    }),
+    },
 };
 
 pub const EXEMPT: Entry = Entry {
     name: c"rl.exempt",
     flags: c"write fast",
     keys: Keys::but_last(2),
-    docs: Some(Docs {
+    docs: Docs {
         summary: c"Lets everything through each limiter, uncounted, for a time",
         complexity: PER_KEY,
         arity: -4,
         args: HOLD,
-    }),
+    },
 };
 
 pub const INFO: Entry = Entry {
     name: c"rl.info",
     flags: c"readonly fast",
     keys: Keys { range: (1, 1, 1), access: READ },
-    docs: Some(Docs {
+    docs: Docs {
         summary: c"Tells the rule and the state of a limiter",
         complexity: c"O(1), O(N) for leases and old entries of a log",
         arity: 2,
         args: &[KEY],
-    }),
+    },
 };
 
 pub const EFFECT: Entry = Entry {
     name: c"rl._effect",
     flags: c"write",
     keys: Keys { range: (1, -1, 2), access: UPDATE },
-    docs: None,
+    docs: Docs {
+        summary:
+            c"Not for clients: the results of a call, from a primary to its replicas and to the AOF",
+        complexity: PER_KEY,
+        arity: -1,
+        args: &[Arg {
+            name: c"effect",
+            kind: Kind::Block(&[KEY, Arg { name: c"blob", kind: Kind::Text, ..KEY }]),
+            token: None,
+            flags: MANY,
+        }],
+    },
 };
 
 pub const POLICY: Entry = Entry {
     name: c"rl.policy",
     flags: c"",
     keys: Keys::NONE,
-    docs: Some(Docs {
+    docs: Docs {
         summary: c"Replaces the numbers of the rules that carry a name, while the server runs",
         complexity: c"depends on the subcommand",
         arity: -2,
         args: &[],
-    }),
+    },
 };
 
 const NAME: Arg = Arg { name: c"name", kind: Kind::Text, token: None, flags: 0 };
@@ -276,7 +287,7 @@ pub const POLICY_SET: Entry = Entry {
     name: c"set",
     flags: c"write admin",
     keys: Keys::NONE,
-    docs: Some(Docs {
+    docs: Docs {
         summary: c"Sets the numbers of the rules that carry a name",
         complexity: c"O(N) with N the number of policies",
         arity: -9,
@@ -291,56 +302,77 @@ pub const POLICY_SET: Entry = Entry {
             option(c"shadow", c"SHADOW", Kind::Token),
             option(c"duration", c"FOR", Kind::Integer),
         ],
-    }),
+    },
 };
 
 pub const POLICY_DEL: Entry = Entry {
     name: c"del",
     flags: c"write admin",
     keys: Keys::NONE,
-    docs: Some(Docs {
+    docs: Docs {
         summary: c"Goes back to the numbers that applications send",
         complexity: c"O(N) with N the number of policies",
         arity: -3,
         args: &[Arg { flags: MANY, ..NAME }],
-    }),
+    },
 };
 
 pub const POLICY_GET: Entry = Entry {
     name: c"get",
     flags: c"readonly admin",
     keys: Keys::NONE,
-    docs: Some(Docs {
+    docs: Docs {
         summary: c"Tells the numbers that are set for a name",
         complexity: c"O(1)",
         arity: 3,
         args: &[NAME],
-    }),
+    },
 };
 
 pub const POLICY_LIST: Entry = Entry {
     name: c"list",
     flags: c"readonly admin",
     keys: Keys::NONE,
-    docs: Some(Docs {
+    docs: Docs {
         summary: c"Tells all names with the numbers that are set for them",
         complexity: c"O(N log N) with N the number of policies",
         arity: 2,
         args: &[],
-    }),
+    },
 };
 
 pub const TOP: Entry = Entry {
     name: c"rl.top",
     flags: c"readonly admin",
     keys: Keys::NONE,
-    docs: Some(Docs {
+    docs: Docs {
         summary: c"Tells the keys that were denied most",
         complexity: c"O(N log N) with N the number of tracked keys",
         arity: -1,
         args: &[option(c"count", c"COUNT", Kind::Integer)],
-    }),
+    },
 };
 
-pub const APPLY_POLICY: Entry =
-    Entry { name: c"rl._policy", flags: c"write", keys: Keys::NONE, docs: None };
+pub const POLICY_HELP: Entry = Entry {
+    name: c"help",
+    flags: c"allow-loading allow-stale",
+    keys: Keys::NONE,
+    docs: Docs {
+        summary: c"Tells about the subcommands",
+        complexity: c"O(1)",
+        arity: 2,
+        args: &[],
+    },
+};
+
+pub const APPLY_POLICY: Entry = Entry {
+    name: c"rl._policy",
+    flags: c"write",
+    keys: Keys::NONE,
+    docs: Docs {
+        summary: c"Not for clients: policies, from a primary to its replicas and to the AOF",
+        complexity: c"O(N) with N the number of policies that changed",
+        arity: -1,
+        args: &[],
+    },
+};

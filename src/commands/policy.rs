@@ -1,4 +1,4 @@
-//! `RL.POLICY SET|GET|DEL|LIST` and `RL.TOP`: for operators.
+//! `RL.POLICY SET|GET|DEL|LIST|HELP` and `RL.TOP`: for operators.
 //!
 //! What a replica gets is `RL._POLICY`: what is set for each name that changed, with absolute
 //! times.
@@ -133,6 +133,30 @@ impl Command for List {
                 reply_policy(call, policy, until_ms, now_ms);
             }
         });
+        Ok(())
+    }
+}
+
+/// `RL.POLICY HELP`
+pub struct Help;
+
+impl Command for Help {
+    fn run(call: &Call) -> Result<(), Failure> {
+        const LINES: [&str; 11] = [
+            "RL.POLICY <subcommand> [<arg> ...]. Subcommands are:",
+            "SET <name> WINDOW <ms> LIMIT <n> ALGO <algorithm> [BURST <n>] [OFFSET <ms>] [BLOCK <ms>]",
+            "    [SHADOW] [FOR <ms>]",
+            "    Sets the numbers of all rules that carry the name, for a time or for good.",
+            "GET <name>",
+            "    Tells the numbers that are set for the name.",
+            "DEL <name> [<name> ...]",
+            "    Goes back to the numbers that applications send.",
+            "LIST",
+            "    Tells all names with the numbers that are set for them.",
+            "HELP",
+        ];
+        call.reply_array(LINES.len());
+        LINES.iter().for_each(|line| call.reply_string(line));
         Ok(())
     }
 }

@@ -65,7 +65,7 @@ fn free_port() -> u16 {
     listener.local_addr().expect("its address").port()
 }
 
-fn program(variable: &str, default: &str) -> String {
+pub fn program(variable: &str, default: &str) -> String {
     env::var(variable).unwrap_or_else(|_| default.into())
 }
 

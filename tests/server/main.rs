@@ -29,6 +29,7 @@ mod faults;
 mod fixture;
 mod grammar;
 mod harness;
+mod hints;
 mod hostile;
 mod load;
 mod manage;
