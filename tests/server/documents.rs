@@ -144,6 +144,31 @@ fn the_recipe_for_failed_logins_keeps_its_promise() {
     assert!(reply.is_grant(), "`{unlock}` does not unlock: {reply:?}");
 }
 
+/// Commands in the text, without replies: they run as they stand.
+#[test]
+fn the_commands_for_operators_run() {
+    let server = Server::start();
+    let mut client = server.client();
+    let text = read("docs/operations.md");
+    let calls: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("    "))
+        .map(|line| line.split(" #").next().unwrap_or_default().trim_end())
+        .filter(|line| ["ACL ", "INFO ", "RL."].iter().any(|word| line.starts_with(word)))
+        .collect();
+    assert!(calls.len() >= 9, "only {calls:?}");
+    for call in calls {
+        client.run(call);
+    }
+    // The users that the page makes can do what it says, and no more.
+    client.run("AUTH app secret");
+    client.take(1, "rl:k", RULE);
+    assert!(client.error("RL.BLOCK rl:k FOR 1d").starts_with("NOPERM"));
+    client.run("AUTH viewer secret");
+    client.run("RL.INFO rl:k");
+    assert!(client.error(format!("RL.ACQUIRE rl:k {RULE}")).starts_with("NOPERM"));
+}
+
 const RULE: &str = "WINDOW 1s LIMIT 1 ALGO bucket";
 
 /// Calls that are wrong, each in its own way. Words and keys are those of the document.
