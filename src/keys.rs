@@ -103,12 +103,15 @@ impl<'call> Key<'call> {
 
     /// Applies an effect and moves the TTL where it says. The key is open for writing.
     pub fn apply(&mut self, effect: &Effect) {
+        let is_new = self.limiter.is_none();
         let limiter = self.limiter_mut();
         let begins = effect
             .holds
             .is_some_and(|holds| holds.blocked_until_ms > limiter.holds().blocked_until_ms);
         limiter.apply(effect);
-        if let Some(expire_at_ms) = effect.expire_at_ms {
+        // A replica may have lost the key by itself, and is not told the TTL again.
+        let expire_at_ms = effect.expire_at_ms.or(is_new.then(|| limiter.expire_at_ms()));
+        if let Some(expire_at_ms) = expire_at_ms {
             // SAFETY: the key is open for writing.
             unsafe { api!(RedisModule_SetAbsExpire)(self.key, expire_at_ms) };
         }

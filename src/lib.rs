@@ -16,8 +16,8 @@
 //! | [`policies`], [`top`], [`metrics`] | what the module keeps beside the keys: policies, the keys denied most, counters |
 //! | [`log`] | the server's log, safe for any text |
 //!
-//! The limiter itself is in `rl_core`, which knows nothing of Redis. `unsafe` is confined to
-//! `call`, `keys`, `limiter_type` and `registry`.
+//! The limiter itself is in `rl_core`, which knows nothing of Redis and has no `unsafe`. Here most of
+//! it is in `call`, `keys` and `limiter_type`; the rest are callbacks and registrations.
 
 mod call;
 mod commands;

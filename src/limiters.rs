@@ -1,11 +1,11 @@
 //! The limiters of one call: opened together, written together.
 
+use rl_core::blob::Blob;
 use rl_core::codec;
 use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
 use rl_core::request::Arguments;
 use rl_core::slot::slot;
-use rl_core::varint::{MAX_LEN, Sink};
 use smallvec::SmallVec;
 
 use crate::call::{Call, Effects, Failure};
@@ -98,68 +98,6 @@ impl<'call> Limiters<'call> {
         }
         blob.clear();
         codec::encode_effect(effect, blob);
-    }
-}
-
-/// How many bytes of an effect fit onto the stack: all of them, but for the names of leases.
-const STACK_BYTES: usize = 96;
-
-/// An encoded effect.
-struct Blob {
-    stack: [u8; STACK_BYTES],
-    /// All of it, once the stack is too small.
-    heap: Vec<u8>,
-    len: usize,
-}
-
-impl Blob {
-    fn new() -> Blob {
-        Blob { stack: [0; STACK_BYTES], heap: Vec::new(), len: 0 }
-    }
-
-    fn clear(&mut self) {
-        self.heap.clear();
-        self.len = 0;
-    }
-
-    fn bytes(&self) -> &[u8] {
-        let bytes = if self.heap.is_empty() { &self.stack[..] } else { &self.heap };
-        bytes.get(..self.len).unwrap_or_default()
-    }
-}
-
-impl Sink for Blob {
-    fn put(&mut self, bytes: &[u8]) {
-        let end = self.len + bytes.len();
-        match self.stack.get_mut(self.len..end) {
-            Some(place) if self.heap.is_empty() => place.copy_from_slice(bytes),
-            _ => {
-                if self.heap.is_empty() {
-                    self.heap.extend_from_slice(self.stack.get(..self.len).unwrap_or_default());
-                }
-                self.heap.extend_from_slice(bytes);
-            }
-        }
-        self.len = end;
-    }
-
-    fn put_byte(&mut self, byte: u8) {
-        match self.stack.get_mut(self.len) {
-            Some(place) if self.heap.is_empty() => {
-                *place = byte;
-                self.len += 1;
-            }
-            _ => self.put(&[byte]),
-        }
-    }
-
-    fn room(&mut self) -> Option<&mut [u8; MAX_LEN]> {
-        let room = self.stack.get_mut(self.len..)?.first_chunk_mut();
-        room.filter(|_| self.heap.is_empty())
-    }
-
-    fn grow(&mut self, len: usize) {
-        self.len += len;
     }
 }
 

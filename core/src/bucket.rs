@@ -22,7 +22,9 @@ struct Credits([u32; 3]);
 impl Credits {
     fn new(value: i128) -> Credits {
         let bits = value as u128;
-        Credits([bits as u32, (bits >> 32) as u32, (bits >> 64) as u32])
+        let credits = Credits([bits as u32, (bits >> 32) as u32, (bits >> 64) as u32]);
+        debug_assert_eq!(credits.get(), value);
+        credits
     }
 
     fn get(self) -> i128 {

@@ -11,7 +11,6 @@
 //! | algorithm | 0 unused, 1 sliding, 2 bucket, 3 fixed, 4 counter, 5 concurrency |
 //! | rule | window, limit, burst of a bucket, offset of a fixed window; none when unused |
 //! | state | as the algorithm writes it |
-//! | TTL last set | in version 1 only: ms of epoch time, 0 for none |
 //! | block's end, exemption's end, when laid | ms of epoch time, 0 for none; the last only if one of them is set |
 //!
 //! | effect | |
@@ -43,9 +42,8 @@ use crate::rule_args::MAX_NAME;
 use crate::sliding::{Log, LogChange, LogStep};
 use crate::varint::{self, Sink};
 
+/// Version 1 was never released.
 const LIMITER_VERSION: u8 = 2;
-/// Before, the TTL that was last set followed the state. It follows from it now.
-const LIMITER_VERSION_WITH_TTL: u8 = 1;
 const EFFECT_VERSION: u8 = 1;
 const POLICIES_VERSION: u8 = 1;
 
@@ -73,7 +71,7 @@ const LEASE_PULL_BACK: u8 = 2;
 /// Bytes that are no limiter or effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// Written by a later version of the module.
+    /// Written by another version of the module.
     Version(u8),
     /// They break an invariant, or end too early or too late.
     Damaged,
@@ -85,7 +83,7 @@ impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DecodeError::Version(version) => {
-                write!(f, "version {version} is unknown, it takes a newer module to read it")
+                write!(f, "version {version} is unknown to this version of the module")
             }
             DecodeError::Damaged => write!(f, "damaged value"),
         }
@@ -125,9 +123,8 @@ pub fn encode_limiter(limiter: &Limiter, out: &mut impl Sink) {
 /// An unknown version, or bytes that break an invariant or do not end with the limiter.
 pub fn decode_limiter(bytes: &[u8]) -> Result<Limiter, DecodeError> {
     let mut reader = Reader { bytes, at: 0 };
-    let has_ttl = bytes.first() == Some(&LIMITER_VERSION_WITH_TTL);
-    reader.version(if has_ttl { LIMITER_VERSION_WITH_TTL } else { LIMITER_VERSION })?;
-    reader.limiter(has_ttl).filter(|_| reader.is_at_end()).ok_or(DecodeError::Damaged)
+    reader.version(LIMITER_VERSION)?;
+    reader.limiter().filter(|_| reader.is_at_end()).ok_or(DecodeError::Damaged)
 }
 
 /// Appends the form in which an effect travels.
@@ -414,7 +411,7 @@ impl Reader<'_> {
         Some(holds)
     }
 
-    fn limiter(&mut self, has_ttl: bool) -> Option<Limiter> {
+    fn limiter(&mut self) -> Option<Limiter> {
         let tag = self.byte()?;
         let rule = match tag {
             UNUSED => None,
@@ -424,9 +421,6 @@ impl Reader<'_> {
             None => State::Unused,
             Some(rule) => self.state(rule)?,
         };
-        if has_ttl {
-            self.time()?;
-        }
         Some(Limiter::new(rule.as_ref(), state, self.holds()?))
     }
 

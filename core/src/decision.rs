@@ -87,7 +87,7 @@ pub struct Slot<'a> {
     taken: bool,
     /// Whether a block began.
     blocks: bool,
-    /// When the view will be full.
+    /// When the view will be full: after [`Slot::settle`].
     full_at_ms: i64,
     verdict: Verdict,
 }

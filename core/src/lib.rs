@@ -15,13 +15,14 @@
 //! | [`status`] | what a limiter tells about itself |
 //! | [`queue`] | who waits for permits, in which order, and when to look again |
 //! | [`top`] | the most frequent keys of a stream |
-//! | [`codec`], [`varint`] | the stored form of limiters and effects |
+//! | [`codec`], [`varint`], [`blob`] | the stored form of limiters and effects |
 //! | [`policy`] | numbers that an operator puts in the place of those asked |
 //! | [`request`], `rule_args`, `word`, [`error`] | the grammar of the commands |
 //! | [`slot`] | hash slots, for servers that cannot tell them |
 //!
 //! Time is an argument everywhere, in whole milliseconds since the epoch; counts are integers.
 
+pub mod blob;
 pub mod bucket;
 pub mod codec;
 pub mod concurrency;

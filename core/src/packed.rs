@@ -20,6 +20,7 @@ impl<const BYTES: usize> Packed<BYTES> {
     pub fn new(value: u64) -> Packed<BYTES> {
         let mut bytes = [0; BYTES];
         bytes.copy_from_slice(&value.to_le_bytes()[..BYTES]);
+        debug_assert_eq!(Packed(bytes).get(), value);
         Packed(bytes)
     }
 

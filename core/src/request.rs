@@ -470,28 +470,38 @@ fn check_keys<A: Arguments + ?Sized>(
     keys: usize,
     reserved: impl Fn(Word) -> RequestError,
 ) -> Result<(), Box<RequestError>> {
-    /// Up to here comparing all pairs is faster than hashing, and allocates nothing.
-    const FEW: usize = 8;
     if keys > MAX_KEYS {
         return Err(RequestError::TooManyKeys(keys).into());
     }
     if let Some(word) = (0..keys).find_map(|i| Word::parse(args.get(i))) {
         return Err(reserved(word).into());
     }
-    if keys == 1 {
-        return Ok(());
-    }
-    let mut all = (0..keys).map(|i| args.get(i));
-    let twice = if keys <= FEW {
-        let mut few: [&[u8]; FEW] = [&[]; FEW];
-        few.iter_mut().zip(&mut all).for_each(|(place, key)| *place = key);
-        (1..keys).find_map(|i| few[i..keys].iter().find(|key| **key == few[i - 1]).copied())
-    } else {
-        let mut seen = HashSet::with_capacity(keys);
-        all.find(|key| !seen.insert(*key))
-    };
-    match twice {
+    match find_twice(args, keys) {
         Some(key) => Err(RequestError::KeyTwice(Shown::new(key)).into()),
         None => Ok(()),
     }
+}
+
+/// A key that is named twice.
+fn find_twice<A: Arguments + ?Sized>(args: &A, keys: usize) -> Option<&[u8]> {
+    /// Up to here comparing all pairs is faster than hashing, and allocates nothing.
+    const FEW: usize = 8;
+    if keys == 1 {
+        return None;
+    }
+    let mut all = (0..keys).map(|i| args.get(i));
+    if keys > FEW {
+        let mut seen = HashSet::with_capacity(keys);
+        return all.find(|key| !seen.insert(*key));
+    }
+    let mut few: [&[u8]; FEW] = [&[]; FEW];
+    few.iter_mut().zip(all).for_each(|(place, key)| *place = key);
+    let mut rest = few.get(..keys)?;
+    while let Some((key, others)) = rest.split_first() {
+        if others.contains(key) {
+            return Some(key);
+        }
+        rest = others;
+    }
+    None
 }

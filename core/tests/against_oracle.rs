@@ -153,6 +153,8 @@ struct World {
     primary: Vec<Option<Limiter>>,
     replica: Vec<Option<Limiter>>,
     oracle: Vec<oracle::Key>,
+    /// When the server drops each key: what effects last said.
+    ttl: Vec<Option<i64>>,
 }
 
 impl World {
@@ -173,6 +175,7 @@ impl World {
             primary: vec![None; KEYS],
             replica: vec![None; KEYS],
             oracle: vec![oracle::Key::default(); KEYS],
+            ttl: vec![None; KEYS],
         };
         world.rules = (0..KEYS).map(|_| world.new_rule()).collect();
         world
@@ -290,9 +293,11 @@ impl World {
     /// The server drops keys at their TTL; then there must be nothing left to know.
     fn expire(&mut self) {
         for i in 0..KEYS {
-            let Some(limiter) = &self.primary[i] else { continue };
-            assert!(limiter.expire_at_ms() > 0, "{}: no TTL", self.at);
-            if limiter.expire_at_ms() <= self.now_ms {
+            if self.primary[i].is_none() {
+                continue;
+            }
+            let ttl = self.ttl[i].unwrap_or_else(|| panic!("{}: no TTL", self.at));
+            if ttl <= self.now_ms {
                 let key = &self.oracle[i];
                 let last = key.void_at().max(key.blocked_until).max(key.exempt_until);
                 assert!(last <= self.now_ms, "{}: {key:?} expired", self.at);
@@ -314,6 +319,7 @@ impl World {
 
     fn apply(&mut self, i: usize, effect: &Effect) {
         self.primary[i].get_or_insert_default().apply(effect);
+        self.ttl[i] = effect.expire_at_ms.or(self.ttl[i]);
         let mut bytes = Vec::new();
         encode_effect(effect, &mut bytes);
         let payload = decode_payload(&bytes);
@@ -431,7 +437,10 @@ impl World {
         let (needed, end) = (limiter.void_at(), limiter.holds().end_ms());
         let at = &self.at;
         assert_eq!(needed.max(self.now_ms), self.oracle[i].void_at().max(self.now_ms), "{at}");
-        assert!(limiter.expire_at_ms() >= needed.max(end), "{at}: forgotten too early");
+        let ttl = self.ttl[i].unwrap_or_else(|| panic!("{at}: no TTL"));
+        assert!(ttl >= needed.max(end), "{at}: forgotten too early");
+        // A key that a replica lost is made anew with this one.
+        assert!(ttl >= limiter.expire_at_ms(), "{at}: another TTL follows from the state");
         assert_eq!(limiter.holds().blocked_until_ms, self.oracle[i].blocked_until, "{at}");
         assert_eq!(limiter.holds().exempt_until_ms, self.oracle[i].exempt_until, "{at}");
         if let rl_core::limiter::State::Sliding(log) = limiter.state() {
@@ -493,6 +502,7 @@ impl World {
     }
 
     fn delete(&mut self, i: usize) {
+        self.ttl[i] = None;
         self.primary[i] = None;
         self.replica[i] = None;
         self.oracle[i] = oracle::Key::default();

@@ -12,7 +12,8 @@ struct Step {
     expected: Vec<String>,
 }
 
-fn read(document: &str) -> String {
+/// The text of a document.
+pub fn read(document: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(document);
     fs::read_to_string(path).expect("the document")
 }
@@ -61,9 +62,12 @@ fn matches(expected: &str, got: &str) -> bool {
 #[test]
 fn transcripts_run_as_they_are_written() {
     let mut wrong = Vec::new();
-    for (document, steps_at_least, replies_at_least) in
-        [("README.md", 3, 3), ("docs/commands.md", 8, 8), ("docs/choosing.md", 10, 0)]
-    {
+    for (document, steps_at_least, replies_at_least) in [
+        ("README.md", 3, 3),
+        ("docs/commands.md", 8, 8),
+        ("docs/choosing.md", 10, 0),
+        ("docs/migrating.md", 12, 10),
+    ] {
         let server = Server::builder().module_args("cl-throttle yes").start();
         let steps = transcripts(document);
         assert!(steps.len() >= steps_at_least, "{document}: only {} calls", steps.len());
@@ -142,6 +146,28 @@ fn the_recipe_for_failed_logins_keeps_its_promise() {
     client.run(unlock);
     let reply = Reply::of(&client.run(ask.as_str()));
     assert!(reply.is_grant(), "`{unlock}` does not unlock: {reply:?}");
+}
+
+/// Links between the documents lead somewhere, and nothing was left to be filled in.
+#[test]
+fn links_and_numbers_are_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let docs = fs::read_dir(root.join("docs")).expect("docs").flatten();
+    let pages = docs.map(|entry| entry.path()).chain(
+        ["README.md", "CONTRIBUTING.md", "monitoring/README.md"].map(|page| root.join(page)),
+    );
+    for page in pages.filter(|page| page.extension().is_some_and(|extension| extension == "md")) {
+        let text = fs::read_to_string(&page).expect("a page");
+        for link in text.split("](").skip(1) {
+            let target = link.split([')', '#']).next().unwrap_or_default();
+            let is_outside = target.contains("://") || target.is_empty();
+            let found = is_outside || page.with_file_name(target).exists();
+            assert!(found, "{} links to {target:?}", page.display());
+        }
+        for mark in ["CPU_", "MEM_", "KEY_", "TODO"] {
+            assert!(!text.contains(mark), "{mark} is left in {}", page.display());
+        }
+    }
 }
 
 /// Commands in the text, without replies: they run as they stand.

@@ -47,7 +47,7 @@ fn now_s() -> u64 {
 }
 
 /// See `tests/fixtures/README.md`.
-const FOLDERS: [&str; 2] = ["v0.1.0", "v0.1.0-form-2"];
+const FOLDERS: [&str; 1] = ["v0.1.0"];
 
 /// The windows of `fixed` are moved so that one begins about when the files were made: in the year 2026 by the fixture.
 fn rule_of(case: &Case) -> String {

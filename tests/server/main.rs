@@ -36,6 +36,8 @@ mod manage;
 mod memory;
 mod metadata;
 mod metrics;
+mod migrating;
+mod migrating_java;
 mod payloads;
 mod peek;
 mod policy;

@@ -236,10 +236,11 @@ fn damaged_effects_in_an_aof_are_logged_and_skipped() {
         write(&[b"RL._EFFECT", b"sliding"]);
         write(&[b"RL._EFFECT", b"sliding", b""]);
         write(&[b"RL._EFFECT", b"newer", b"\x63\x00"]);
-        // An effect for a key of another type, between two that apply.
-        write(&[b"RL._EFFECT", b"made1", b"\x01\x00", b"text", b"\x01\x00", b"made2", b"\x01\x00"]);
+        // An effect for a key of another type, between two that apply: blocks until the end of time.
+        let block = b"\x01\x02\xff\xff\xff\xff\xff\xff\xff\x0f\x00\x00";
+        write(&[b"RL._EFFECT", b"made1", block, b"text", block, b"made2", block]);
         // A key without a blob after one that applies.
-        write(&[b"RL._EFFECT", b"made3", b"\x01\x00", b"made4"]);
+        write(&[b"RL._EFFECT", b"made3", block, b"made4"]);
         for _ in 0..300 {
             let mut blob = random.bytes(40);
             if random.one_in(2) {
@@ -260,7 +261,7 @@ fn damaged_effects_in_an_aof_are_logged_and_skipped() {
     let log = server.log();
     assert!(log.matches("skipped: damaged value").count() < 5);
     for line in [
-        "effect on key 'newer' skipped: version 99 is unknown, it takes a newer module to read it",
+        "effect on key 'newer' skipped: version 99 is unknown to this version of the module",
         r"effect on key '%s%n\r\n' skipped: damaged value",
         "effect on key 'text' skipped: WRONGTYPE Operation against a key holding the wrong kind of value",
     ] {
@@ -301,4 +302,19 @@ fn effects_are_one_command_whose_size_does_not_grow() {
     let stats = replica.client().info("commandstats", "cmdstat_rl._effect");
     assert!(stats.starts_with("calls=2004,"), "{stats}");
     assert_same(&primary, &replica);
+}
+
+/// A replica that lost a key by itself, as one with `replica-ignore-maxmemory no` does, is not told its TTL again.
+#[test]
+fn what_a_replica_makes_anew_has_a_ttl() {
+    let primary = Server::start();
+    let replica = Server::builder().replica_of(&primary).conf("replica-read-only no").start();
+    let (mut client, mut at_replica) = (primary.client(), replica.client());
+    client.take(1, "k", "WINDOW 1h LIMIT 9 ALGO sliding");
+    wait_for_replica(&primary, &replica);
+    assert_eq!(at_replica.int("DEL k"), 1);
+    client.take(1, "k", "WINDOW 1h LIMIT 9 ALGO sliding");
+    wait_for_replica(&primary, &replica);
+    let expires_at = client.int("PEXPIRETIME k");
+    assert_eq!(at_replica.int("PEXPIRETIME k"), expires_at);
 }
