@@ -5,13 +5,15 @@
  * to `ttl` after it was taken.
  */
 
+import { usedUp } from './decision.js';
 import { oldest } from './deny-cache.js';
-import { Away, inTime } from './store.js';
 
 /**
  * @import { Decision } from './decision.js'
  * @import { Limit } from './rules.js'
  */
+
+/** @typedef {{ resolve: (decision: Decision) => void, reject: (error: unknown) => void }} Waiter */
 
 const MAX_ENTRIES = 10_000;
 
@@ -19,21 +21,20 @@ export class Batches {
   #ask;
   #size;
   #ttl;
-  #timeout;
   /** @type {Map<string, { one: Decision, left: number, until: number }>} */
   #batches = new Map();
-  /** @type {Map<string, Promise<Decision>>} */
-  #fetches = new Map();
+  /** @type {Map<string, Waiter[]>} for the fetch that is under way */
+  #waiting = new Map();
 
   /**
    * @param {(limits: Limit[], upTo: number) => Promise<Decision>} ask
-   * @param {{ size: number, ttl: number, timeout: number }} options times in milliseconds
+   * @param {number} size
+   * @param {number} ttl in milliseconds
    */
-  constructor(ask, { size, ttl, timeout }) {
+  constructor(ask, size, ttl) {
     this.#ask = ask;
     this.#size = size;
     this.#ttl = ttl;
-    this.#timeout = timeout;
   }
 
   /**
@@ -41,21 +42,18 @@ export class Batches {
    * while that is under way shares it, or batches would save nothing.
    *
    * @param {Limit[]} limits
+   * @returns {Promise<Decision>}
    */
   async take(limits) {
     const id = limits.map((limit) => limit.id).join('\n');
-    const deadline = performance.now() + this.#timeout;
-    for (;;) {
-      const permit = this.#handOut(id);
-      if (permit) return permit;
-      const underWay = this.#fetches.get(id);
-      if (!underWay) return this.#fetch(id, limits);
-      // Each fetch is in time, but one may have to wait for a share in several of them.
-      const left = deadline - performance.now();
-      if (left <= 0) throw new Away(`no answer within ${this.#timeout} ms`);
-      const fetched = await inTime(left, underWay);
-      if (!fetched.granted) return fetched;
-    }
+    return (
+      this.#handOut(id) ??
+      new Promise((resolve, reject) => {
+        const waiting = this.#waiting.get(id);
+        if (waiting) waiting.push({ resolve, reject });
+        else void this.#fetch(id, limits, [{ resolve, reject }]);
+      })
+    );
   }
 
   /** @param {string} id */
@@ -69,24 +67,37 @@ export class Batches {
   }
 
   /**
+   * Until nobody waits. That takes two calls at most of whoever does: the one under way when he
+   * came, and one that asks for all who are left.
+   *
    * @param {string} id
    * @param {Limit[]} limits
+   * @param {Waiter[]} waiting
    */
-  #fetch(id, limits) {
-    // Counted from before the call, so that no permit is used long after it was taken.
-    const until = performance.now() + this.#ttl;
-    const fetch = this.#ask(limits, this.#size)
-      .then((decision) => {
-        const one = { ...decision, granted: Math.min(decision.granted, 1) };
-        if (decision.granted > 1) {
-          // The first is for the request that fetched.
-          this.#batches.set(id, { one, left: decision.granted - 1, until });
+  async #fetch(id, limits, waiting) {
+    this.#waiting.set(id, waiting);
+    try {
+      while (waiting.length > 0) {
+        // Counted from before the call, so that no permit is used long after it was taken.
+        const until = performance.now() + this.#ttl;
+        const asked = Math.max(this.#size, waiting.length);
+        const decision = await this.#ask(limits, asked);
+        const { granted } = decision;
+        const one = { ...decision, granted: Math.min(granted, 1) };
+        const left = granted - waiting.length;
+        for (const { resolve } of waiting.splice(0, granted)) resolve(one);
+        if (left > 0) {
+          this.#batches.set(id, { one, left, until });
           if (this.#batches.size > MAX_ENTRIES) this.#batches.delete(oldest(this.#batches));
+        } else if (granted < asked) {
+          // The limit had no more room, so who got nothing is refused.
+          for (const { resolve } of waiting.splice(0)) resolve(usedUp(decision));
         }
-        return one;
-      })
-      .finally(() => this.#fetches.delete(id));
-    this.#fetches.set(id, fetch);
-    return fetch;
+      }
+    } catch (error) {
+      for (const { reject } of waiting) reject(error);
+    } finally {
+      this.#waiting.delete(id);
+    }
   }
 }

@@ -42,6 +42,23 @@ export function parse(limits, [granted, , , retryAfter, , binding, keys]) {
 }
 
 /**
+ * What a decision means for whoever got none of the permits that it granted. It does not say when
+ * there are more, so the wait is the shortest there is: a second, in the headers.
+ *
+ * @param {Decision} decision
+ * @returns {Decision}
+ */
+export function usedUp(decision) {
+  if (!decision.granted) return decision;
+  const states = decision.states.with(decision.binding, {
+    ...decision.states[decision.binding],
+    granted: 0,
+    retryAfter: 1,
+  });
+  return { ...decision, states, granted: 0, retryAfter: 1 };
+}
+
+/**
  * The fields of draft-ietf-httpapi-ratelimit-headers, and Retry-After on a denial.
  *
  * @param {Decision} decision

@@ -2,6 +2,7 @@
  * The limiter of one route: the deny cache first, then permits at hand, then Redis.
  */
 
+import { ReplyError } from 'ioredis';
 import { Batches } from './batches.js';
 import { Breaker } from './breaker.js';
 import { parse } from './decision.js';
@@ -47,8 +48,7 @@ export class Limiter {
     this.#store = store;
     this.#breaker = new Breaker(breakerFailures, breakerCooldown);
     this.#denials = denyCache ? new DenyCache() : undefined;
-    const sizes = { size: batch, ttl: batchTtl, timeout: store.timeout };
-    this.#batches = batch > 1 ? new Batches(this.#ask.bind(this), sizes) : undefined;
+    this.#batches = batch > 1 ? new Batches(this.#ask.bind(this), batch, batchTtl) : undefined;
   }
 
   /**
@@ -82,9 +82,10 @@ export class Limiter {
     try {
       reply = await this.#store.acquire(limits, upTo);
     } catch (error) {
-      // A bug of the caller says nothing about Redis. Nor should a full memory shut out the
-      // limiters that exist already.
-      if (error instanceof Away && !error.memoryFull) this.#breaker.failed(error.message);
+      const away = error instanceof Away;
+      // Redis is there. Its memory may be full, but that stops new limiters only.
+      if (error instanceof ReplyError || (away && error.memoryFull)) this.#breaker.succeeded();
+      else if (away) this.#breaker.failed(error.message);
       throw error;
     }
     this.#breaker.succeeded();

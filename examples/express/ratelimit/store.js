@@ -124,7 +124,7 @@ const AWAY_REPLIES =
  * @param {import('ioredis').RedisOptions} [options.redis] further options of ioredis
  */
 export function connect(url, { cluster = false, timeout = 50, log = console, redis = {} } = {}) {
-  if (redis.keyPrefix) {
+  if (redis.keyPrefix || new URLSearchParams(url.split('?')[1]).has('keyPrefix')) {
     throw new TypeError('keyPrefix has no effect: ioredis does not put it on keys of RL.ACQUIREX');
   }
   /** @type {import('ioredis').RedisOptions} */
@@ -160,7 +160,7 @@ export function connect(url, { cluster = false, timeout = 50, log = console, red
  * @param {Promise<T>} promise
  * @returns {Promise<T>}
  */
-export async function inTime(ms, promise) {
+async function inTime(ms, promise) {
   /** @type {NodeJS.Timeout | undefined} */
   let timer;
   const late = new Promise((_, reject) => {

@@ -88,4 +88,7 @@ test('bugs are not taken for an outage', async () => {
 
 test('keyPrefix is refused, since it would not be put on the keys', () => {
   assert.throws(() => connect(server.url, { redis: { keyPrefix: 'app:' } }), /keyPrefix/);
+  for (const cluster of [false, true]) {
+    assert.throws(() => connect(`${server.url}/?keyPrefix=app:`, { cluster }), /keyPrefix/);
+  }
 });

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { execFile, fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -152,6 +152,30 @@ export async function startCluster() {
     );
   }
   return nodes;
+}
+
+/**
+ * Another way to a server, by which each of its replies takes longer.
+ *
+ * @param {RedisServer} server
+ * @param {number} ms
+ */
+export async function farAway(server, ms) {
+  const proxy = createServer((client) => {
+    const redis = connect(server.port, '127.0.0.1');
+    client.on('data', (data) => redis.write(data));
+    redis.on('data', (data) => setTimeout(() => client.write(data), ms));
+    for (const [socket, other] of [
+      [client, redis],
+      [redis, client],
+    ]) {
+      socket.on('error', () => {});
+      socket.on('close', () => other.destroy());
+    }
+  }).listen(0, '127.0.0.1');
+  await once(proxy, 'listening');
+  const { port } = /** @type {import('node:net').AddressInfo} */ (proxy.address());
+  return { url: `redis://127.0.0.1:${port}`, stop: () => proxy.close() };
 }
 
 /** An application in a process of its own. It trusts 127.0.0.2 as a proxy, and nobody else. */

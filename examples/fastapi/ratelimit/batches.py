@@ -31,23 +31,24 @@ class Batches:
         self._size = size
         self._ttl = ttl
         self._batches: OrderedDict[Limits, _Batch] = OrderedDict()
-        self._fetches: dict[Limits, asyncio.Task[Decision]] = {}
+        self._waiting: dict[Limits, list[asyncio.Future[Decision]]] = {}
+        self._fetches: set[asyncio.Task[None]] = set()  # the event loop alone may drop them
 
     async def take(self, limits: Limits) -> Decision:
         """A permit from the batch of exactly these keys and rules, fetching one if need be.
         Whoever comes while that is under way shares it, or batches would save nothing."""
-        while (decision := self._hand_out(limits)) is None:
-            fetch = self._fetches.get(limits)
-            first = fetch is None
-            if fetch is None:
-                fetch = asyncio.create_task(self._fetch(limits))
-                fetch.add_done_callback(lambda task: task.cancelled() or task.exception())
-                self._fetches[limits] = fetch
-            # Shielded: a client that goes away must not cancel it for the others.
-            fetched = await asyncio.shield(fetch)
-            if first or not fetched.granted:
-                return fetched
-        return decision
+        if (permit := self._hand_out(limits)) is not None:
+            return permit
+        waiter: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
+        if limits in self._waiting:
+            self._waiting[limits].append(waiter)
+        else:
+            self._waiting[limits] = [waiter]
+            # A task of its own: a client that goes away must not cancel it for the others.
+            fetch = asyncio.create_task(self._fetch(limits))
+            self._fetches.add(fetch)
+            fetch.add_done_callback(self._fetches.discard)
+        return await waiter
 
     def _hand_out(self, limits: Limits) -> Decision | None:
         batch = self._batches.get(limits)
@@ -61,16 +62,38 @@ class Batches:
             del self._batches[limits]
         return batch.one
 
-    async def _fetch(self, limits: Limits) -> Decision:
-        # Counted from before the call, so that no permit is used long after it was taken.
-        until = time.monotonic() + self._ttl
+    async def _fetch(self, limits: Limits) -> None:
+        """Until nobody waits. That takes two calls at most of whoever does: the one under way when
+        he came, and one that asks for all who are left."""
+        waiting = self._waiting[limits]
         try:
-            decision = await self._ask(limits, self._size)
+            while waiting:
+                # Counted from before the call, so that no permit is used long after it was taken.
+                until = time.monotonic() + self._ttl
+                asked = max(self._size, len(waiting))
+                decision = await self._ask(limits, asked)
+                self._share(limits, decision, asked, until)
+        except Exception as error:
+            for waiter in waiting:
+                if not waiter.done():
+                    waiter.set_exception(error)
         finally:
-            del self._fetches[limits]
+            del self._waiting[limits]
+
+    def _share(self, limits: Limits, decision: Decision, asked: int, until: float) -> None:
+        waiting = self._waiting[limits]
+        waiting[:] = [waiter for waiter in waiting if not waiter.done()]  # whose client went away
         one = replace(decision, granted=min(decision.granted, 1))
-        if decision.granted > 1:  # the first is for the request that fetched
-            self._batches[limits] = _Batch(one, decision.granted - 1, until)
+        for waiter in waiting[: decision.granted]:
+            waiter.set_result(one)
+        left = decision.granted - len(waiting)
+        del waiting[: decision.granted]
+        if left > 0:
+            self._batches[limits] = _Batch(one, left, until)
             if len(self._batches) > MAX_ENTRIES:
                 self._batches.popitem(last=False)
-        return one
+        elif decision.granted < asked:
+            # The limit had no more room, so whoever got nothing is refused.
+            for waiter in waiting:
+                waiter.set_result(decision.used_up())
+            waiting.clear()

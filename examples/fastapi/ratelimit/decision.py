@@ -1,7 +1,7 @@
 """The reply of RL.ACQUIREX ... WITHKEYS, and the headers that tell a client about it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from .rules import Limit
@@ -35,6 +35,15 @@ class Decision:
     def parse(cls, limits: Sequence[Limit], reply: Sequence[Any]) -> "Decision":
         granted, _limit, _remaining, retry_after, _reset_after, binding, states = reply
         return cls(limits, [State(*state) for state in states], granted, retry_after, binding)
+
+    def used_up(self) -> "Decision":
+        """What it means for whoever got none of the permits that it granted. It does not say when
+        there are more, so the wait is the shortest there is: a second, in the headers."""
+        if not self.granted:
+            return self
+        states = list(self.states)
+        states[self.binding] = states[self.binding]._replace(granted=0, retry_after=1)
+        return replace(self, states=states, granted=0, retry_after=1)
 
     def headers(self) -> dict[str, str]:
         """The fields of draft-ietf-httpapi-ratelimit-headers, and Retry-After on a denial."""

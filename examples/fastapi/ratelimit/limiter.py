@@ -1,6 +1,5 @@
 """The limiter of one route: the deny cache first, then permits at hand, then Redis."""
 
-import asyncio
 import time
 from typing import Literal
 
@@ -9,7 +8,7 @@ from .breaker import Breaker
 from .decision import Decision
 from .deny_cache import DenyCache
 from .rules import Limits
-from .store import Away, Store
+from .store import ANSWERS, Away, Busy, MemoryFull, Store
 
 OnAway = Literal["open", "closed"]
 
@@ -42,16 +41,11 @@ class Limiter:
         if self._denials is not None and (denial := self._denials.find(limits)) is not None:
             return denial
         try:
-            if self._batches is None:
-                return await self._ask(limits)
-            # A fetch has that timeout too, but who waits for a share may need several of them.
-            async with asyncio.timeout(self._store.timeout):
-                return await self._batches.take(limits)
-        except (Away, TimeoutError) as error:
-            away = error if isinstance(error, Away) else Away.late(self._store.timeout)
+            return await (self._batches.take(limits) if self._batches else self._ask(limits))
+        except Away as away:
             what = "passed unchecked" if self.on_away == "open" else "refused with 503"
             self._store.outages.note(self.name, what, str(away))
-            raise away from None
+            raise
 
     async def _ask(self, limits: Limits, upto: int = 1) -> Decision:
         if not self._breaker.allows():
@@ -59,10 +53,14 @@ class Limiter:
         asked_at = time.monotonic()
         try:
             reply = await self._store.acquire(limits, upto)
+        except Busy:  # says nothing about Redis
+            raise
+        except (MemoryFull, *ANSWERS):
+            # Redis is there. Its memory may be full, but that stops new limiters only.
+            self._breaker.succeeded()
+            raise
         except Away as away:
-            # Full memory stops new limiters only. The others go on, so Redis is still asked.
-            if not away.memory_full:
-                self._breaker.failed(str(away))
+            self._breaker.failed(str(away))
             raise
         self._breaker.succeeded()
         decision = Decision.parse(limits, reply)

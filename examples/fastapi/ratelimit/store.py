@@ -20,13 +20,17 @@ from .rules import Limits
 class Away(Exception):
     """The limiter could not be asked, or could not answer."""
 
-    def __init__(self, reason: str, *, memory_full: bool = False) -> None:
-        super().__init__(reason)
-        self.memory_full = memory_full
 
-    @classmethod
-    def late(cls, timeout: float) -> "Away":
-        return cls(f"no answer within {timeout * 1000:.0f} ms")
+class Busy(Away):
+    """Too many calls are under way from here: there was no time left to ask Redis."""
+
+
+class MemoryFull(Away):
+    """Stops new limiters only, the others go on."""
+
+
+# Replies, even if redis-py has two of them for lost connections.
+ANSWERS = (errors.ResponseError, errors.AuthenticationError, errors.AuthorizationError)
 
 
 class Store:
@@ -36,6 +40,7 @@ class Store:
         self._client: Any = client
         self.timeout = timeout
         # Redis clients refuse when their pool is empty. Waiting is better, and part of the timeout.
+        self._max_calls = max_calls
         self._turns = asyncio.Semaphore(max_calls)
         self.outages = OutageLog()
 
@@ -46,24 +51,32 @@ class Store:
         args = [arg for limit in limits for arg in limit.rule.args()]
         if upto > 1:
             args += ["UPTO", upto]
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + self.timeout
+        left = 0.0
         try:
-            async with asyncio.timeout(self.timeout), self._turns:
+            async with asyncio.timeout_at(deadline), self._turns:
+                left = deadline - clock()
                 reply: list[Any] = await self._execute("RL.ACQUIREX", *keys, *args, "WITHKEYS")
                 return reply
         except TimeoutError:
-            raise Away.late(self.timeout) from None
+            late = f"within {self.timeout * 1000:.0f} ms"
+            if left < self.timeout / 2:  # it was the queue, and maybe not Redis at all
+                raise Busy(f"no turn among too many calls {late}") from None
+            raise Away(f"no answer {late}") from None
+        except errors.OutOfMemoryError as error:
+            raise MemoryFull(str(error)) from error
         except (errors.RedisError, errors.RedisClusterException) as error:
             if not _is_away(error):
                 raise
-            reason = str(error) or type(error).__name__
-            raise Away(reason, memory_full=isinstance(error, errors.OutOfMemoryError)) from error
+            raise Away(str(error) or type(error).__name__) from error
 
     async def warm_up(self, seconds: float = 1.0) -> None:
-        """Connects before the first request does, for which it could take too long. An application
+        """Connects before the first rush does, for which it could take too long. An application
         starts all the same when Redis is away."""
         with suppress(TimeoutError, errors.RedisError, errors.RedisClusterException):
             async with asyncio.timeout(seconds):
-                await self._client.ping()
+                await asyncio.gather(*(self._client.ping() for _ in range(self._max_calls)))
 
     async def aclose(self) -> None:
         self.outages.close()
@@ -104,8 +117,9 @@ def connect(
     url: str, *, cluster: bool = False, timeout: float = 0.05, max_calls: int = 16
 ) -> Store:
     """Connects when called. `timeout` is in seconds and covers everything: waiting for a
-    connection, connecting, the call. A few connections serve thousands of calls a second, and many
-    of them, all to be opened at the first rush, would take longer than the timeout."""
+    connection, connecting, the call. 16 calls at once are 8000 a second if Redis is 2 ms away: more
+    than a process sends. With many more, a busy one would be late for their answers, and take that
+    for a failure of Redis; the rest rather waits here."""
     once = Retry(NoBackoff(), 0)
     if not cluster:
         client = Redis.from_url(url, retry=once, max_connections=max_calls)
@@ -119,7 +133,6 @@ def connect(
 _AWAY = (
     errors.ConnectionError,  # LOADING too
     errors.TimeoutError,
-    errors.OutOfMemoryError,
     errors.ReadOnlyError,
     errors.ClusterError,  # CLUSTERDOWN, MASTERDOWN, too many redirections
     errors.TryAgainError,

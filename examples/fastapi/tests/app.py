@@ -111,6 +111,10 @@ limits = [
     RateLimit(Limiter(patient, "batch", batch=10, batch_ttl=1.0), everything("1h", 100)),
     RateLimit(Limiter(patient, "shared", batch=10, batch_ttl=1.0), everything("1h", 100)),
     RateLimit(Limiter(patient, "ttl", batch=10), everything("1h", 100)),
+    RateLimit(
+        Limiter(patient, "overload", batch=20),
+        Dimension("all", Rule("1s", 1000, "bucket", burst=100)),
+    ),
     RateLimit(Limiter(store, "kill-open"), everything("1h", 20)),
     RateLimit(Limiter(store, "kill-closed", on_away="closed"), everything("1h", 20)),
     RateLimit(Limiter(store, "stop-open"), everything("1h", 20)),

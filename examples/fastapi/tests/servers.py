@@ -1,6 +1,7 @@
 """The servers of the tests, each with a folder of its own: redis-server with the module, a cluster
 of three, and uvicorn with an application."""
 
+import asyncio
 import os
 import re
 import shutil
@@ -10,8 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,30 @@ def redis_cluster() -> Iterator[list[RedisServer]]:
         for node in nodes:
             wait_for("cluster", node.in_cluster)
         yield nodes
+
+
+@asynccontextmanager
+async def far_away(server: RedisServer, seconds: float) -> AsyncIterator[str]:
+    """A URL of a server by which each of its replies takes longer."""
+
+    async def copy(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay: float
+    ) -> None:
+        with closing(writer), suppress(ConnectionError):
+            while data := await reader.read(1 << 16):
+                await asyncio.sleep(delay)
+                writer.write(data)
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from_redis, to_redis = await asyncio.open_connection("127.0.0.1", server.port)
+        await asyncio.gather(copy(reader, to_redis, 0), copy(from_redis, writer, seconds))
+
+    async with asyncio.TaskGroup() as group:  # ends when the connections have
+        proxies = await asyncio.start_server(
+            lambda *streams: group.create_task(proxy(*streams)), "127.0.0.1", 0
+        )
+        yield f"redis://127.0.0.1:{proxies.sockets[0].getsockname()[1]}"
+        proxies.close()
 
 
 class AppServer:

@@ -4,6 +4,7 @@ package ratelimit
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -11,98 +12,103 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// batches has a batch for each of the newest Options.CacheSize sets of keys.
+// batches has the latest fetch for each of the newest Options.CacheSize sets of keys.
 type batches struct {
-	mu      sync.Mutex
-	byKey   *lru.Cache[string, *batch]
+	size    int64
 	ttl     time.Duration
 	denials *denials
 	fetch   func(context.Context, query) (*verdict, error)
+
+	mu     sync.Mutex
+	latest *lru.Cache[string, *fetch]
 }
 
-type batch struct {
-	mu       sync.Mutex
-	verdict  *verdict
-	left     int64 // acquisitions of verdict that nobody has used
-	expires  time.Time
-	fetching *fetch
-}
-
-// fetch is a call under way, which all requests that come meanwhile wait for.
+// fetch is a call for a batch of permits, which as many requests share.
 type fetch struct {
-	done    chan struct{}
+	shares int64 // handed out, under batches.mu
+
+	done    chan struct{} // closed when verdict or err is there
 	verdict *verdict
 	err     error
 }
 
-func (b *batches) of(q query) *batch {
+// take hands out a permit that is there, or waits for the one call that may bring it. It never asks
+// again: of a call that brings less than was asked for, those left over know that there is no room.
+func (b *batches) take(ctx context.Context, q query) (*verdict, error) {
+	f, share, denied := b.join(q)
+	switch {
+	case denied != nil:
+		return denied, nil
+	case share == 1:
+		b.run(ctx, f, q)
+	default:
+		<-f.done // the call has a time-out
+	}
+	if f.err != nil {
+		return nil, f.err
+	}
+	if share > f.verdict.granted {
+		return f.verdict.leftOver(), nil
+	}
+	return f.verdict, nil
+}
+
+// join finds a fetch that has a share left. Who has the first share makes the call.
+func (b *batches) join(q query) (f *fetch, share int64, denied *verdict) {
 	var id strings.Builder
 	for i, k := range q.keys {
 		id.WriteString(k + " " + q.rules[i].text + "\n")
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	one, ok := b.byKey.Get(id.String())
-	if !ok {
-		one = new(batch)
-		b.byKey.Add(id.String(), one)
+	f, ok := b.latest.Get(id.String())
+	ended, room := false, int64(0)
+	if ok {
+		ended, room = b.room(f)
 	}
-	return one
+	// A permit that is here counts more than a denial, which may be another fetch's. That of a fetch
+	// is known before the fetch ends.
+	if here := ended && f.shares < room; !here {
+		if denied := b.denials.find(q); denied != nil {
+			return nil, 0, denied
+		}
+	}
+	if !ok || f.shares >= room {
+		f = &fetch{done: make(chan struct{}), err: errReply} // unless there is one
+		b.latest.Add(id.String(), f)
+	}
+	f.shares++
+	return f, f.shares, nil
 }
 
-// take hands out a permit that is there, or waits for a fetch until ctx ends.
-func (b *batches) take(ctx context.Context, q query) (*verdict, error) {
-	one := b.of(q)
-	for {
-		v, f := b.next(ctx, one, q)
-		if v != nil {
-			return v, nil
-		}
-		select {
-		case <-f.done:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		if f.err != nil {
-			return nil, f.err
-		}
-		// A denial holds for all who waited, unless it is over by now.
-		if f.verdict.granted == 0 && time.Now().Before(f.verdict.deniedUntil()) {
-			return f.verdict, nil
-		}
-	}
-}
-
-// next is what is known, or else the fetch to wait for, started if there was none.
-func (b *batches) next(ctx context.Context, one *batch, q query) (*verdict, *fetch) {
-	one.mu.Lock()
-	defer one.mu.Unlock()
-	if one.left > 0 && time.Now().Before(one.expires) {
-		one.left--
-		return one.verdict, nil
-	}
-	// Again, now that no fetch can end meanwhile: its denial is in there before it ends.
-	if v := b.denials.find(q); v != nil {
-		return v, nil
-	}
-	if one.fetching == nil {
-		one.fetching = &fetch{done: make(chan struct{})}
-		go b.run(context.WithoutCancel(ctx), one, one.fetching, q)
-	}
-	return nil, one.fetching
-}
-
-// run is a goroutine of its own with a time-out of its own: the request that started it may have
-// spent most of its time on waiting for the fetch before.
-func (b *batches) run(ctx context.Context, one *batch, f *fetch, q query) {
-	f.verdict, f.err = b.fetch(ctx, q)
-
-	one.mu.Lock()
-	if f.err == nil && f.verdict.granted > 0 {
+// room is how many shares the fetch has.
+func (b *batches) room(f *fetch) (ended bool, shares int64) {
+	select {
+	case <-f.done:
 		// From before the call: no permit is used more than ttl after it was taken.
-		one.verdict, one.left, one.expires = f.verdict, f.verdict.granted, f.verdict.sent.Add(b.ttl)
+		if f.err != nil || time.Since(f.verdict.sent) >= b.ttl {
+			return true, 0
+		}
+		return true, f.verdict.granted
+	default:
+		return false, b.size
 	}
-	one.fetching = nil
-	one.mu.Unlock()
-	close(f.done)
+}
+
+func (b *batches) run(ctx context.Context, f *fetch, q query) {
+	defer close(f.done) // whatever happens: others wait for it
+	f.verdict, f.err = b.fetch(ctx, q)
+}
+
+// leftOver is what those get for whom the permits of a batch were not enough. When some were
+// granted, the reply says no time to wait: it is the shortest that can be told, a second.
+func (v *verdict) leftOver() *verdict {
+	if v.granted == 0 {
+		return v
+	}
+	refused := *v
+	refused.granted = 0
+	refused.keys = slices.Clone(v.keys)
+	refused.keys[v.binding].granted = false
+	return &refused
 }

@@ -31,9 +31,9 @@ type denials struct {
 func (v *verdict) deniedUntil() time.Time {
 	wait := maxDenied
 	if v.retryAfter >= 0 {
-		wait = min(wait, time.Duration(v.retryAfter-1)*time.Millisecond)
+		wait = min(wait, time.Duration(v.retryAfter)*time.Millisecond)
 	}
-	return v.sent.Add(wait)
+	return v.sent.Add(wait - time.Millisecond)
 }
 
 // add remembers the limiter that refused. The others say nothing about the next request: one that

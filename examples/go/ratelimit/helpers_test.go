@@ -153,6 +153,42 @@ func peek(t *testing.T, s *redistest.Server, args ...any) []any {
 	return reply
 }
 
+// delayed is the address of a proxy before a server, which keeps for a while what is sent to it.
+func delayed(t *testing.T, server string, delay time.Duration) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", server)
+			if err != nil {
+				_ = near.Close()
+				continue
+			}
+			pump := func(to, from net.Conn, delay time.Duration) {
+				defer to.Close()
+				buf := make([]byte, 64<<10)
+				for {
+					n, err := from.Read(buf)
+					time.Sleep(delay)
+					if _, failed := to.Write(buf[:n]); err != nil || failed != nil {
+						return
+					}
+				}
+			}
+			go pump(far, near, delay)
+			go pump(near, far, 0)
+		}
+	}()
+	return l.Addr().String()
+}
+
 // hole is an address at which nobody listens.
 func hole(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -116,6 +116,55 @@ func TestHalfOpen(t *testing.T) {
 	}
 }
 
+// All requests that wait for a fetch get its failure, after one time-out.
+func TestBatchOutage(t *testing.T) {
+	server := redistest.Start(t)
+	client, calls := connect(t, server.Addr)
+	o := ratelimit.Options{Client: client, FailClosed: true, Batch: 20, BatchTTL: time.Millisecond}
+	api := serve(t, limiter(t, "fetch", o, all(perMinute(1000))).Wrap(ok))
+	api.burst(t, 40, 20) // warm
+	time.Sleep(o.BatchTTL)
+	server.Hang()
+	before := calls.Load()
+	if n := count(api.burst(t, 20, 20), 503); n != 20 {
+		t.Errorf("%d got 503, want 20", n)
+	}
+	// One, if the machine is quick enough to send them within the time-out.
+	if n := calls.Load() - before; n > 4 {
+		t.Errorf("%d calls for 20 requests", n)
+	}
+}
+
+// A server without memory for new limiters still has those that exist. So its OOM replies neither
+// open the breaker nor keep it open.
+func TestNoMemory(t *testing.T) {
+	server := redistest.Start(t)
+	client, _ := connect(t, server.Addr)
+	o := ratelimit.Options{Client: client, NoDenyCache: true, BreakerOpen: 200 * time.Millisecond}
+	bucket := ratelimit.Rule{Window: time.Hour, Limit: 2, Algo: ratelimit.Bucket}
+	api := serve(t, limiter(t, "oom", o, ratelimit.Limit{Name: "user", By: header("User"), Rule: bucket}).Wrap(ok))
+	api.burst(t, 2, 1, "User", "ann")
+	full := func() {
+		t.Helper()
+		if n := count(api.burst(t, 20, 4, "User", "bob"), 200); n != 20 {
+			t.Errorf("%d of 20 new requests passed", n)
+		}
+		if a := api.get(t, "User", "ann"); a.status != 429 {
+			t.Errorf("%d, RateLimit %q for a limiter that is there", a.status, a.Get("RateLimit"))
+		}
+	}
+	server.ConfigSet(context.Background(), "maxmemory", "1")
+	full()
+	server.Hang()
+	api.burst(t, 5, 1, "User", "ann")
+	server.Continue()
+	if a := api.get(t, "User", "ann"); a.status != 200 {
+		t.Errorf("%d, the breaker should be open", a.status)
+	}
+	time.Sleep(o.BreakerOpen)
+	full() // the first of them is the breaker's trial
+}
+
 // Clients that hang up look like time-outs, but must not switch off the limits.
 func TestClientsThatHangUp(t *testing.T) {
 	server := redistest.Start(t)

@@ -92,7 +92,7 @@ func New(name string, opts Options, limits ...Limit) (*Limiter, error) {
 		Timeout:      opts.BreakerOpen,
 		MaxRequests:  1, // to try whether it is back
 		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= opts.BreakerFailures },
-		IsSuccessful: func(err error) bool { return !isAway(err) },
+		IsSuccessful: func(err error) bool { return !isFailure(err) },
 	})
 	l.outage = &outage{name: name, what: "passed unchecked", warn: func(m string) { opts.Logger.Warn(m) }}
 	if opts.FailClosed {
@@ -106,11 +106,11 @@ func New(name string, opts Options, limits ...Limit) (*Limiter, error) {
 		l.denials = &denials{entries}
 	}
 	if opts.Batch > 1 {
-		byKey, err := lru.New[string, *batch](opts.CacheSize)
+		latest, err := lru.New[string, *fetch](opts.CacheSize)
 		if err != nil {
 			return nil, err
 		}
-		l.batches = &batches{byKey: byKey, ttl: opts.BatchTTL, denials: l.denials}
+		l.batches = &batches{size: int64(opts.Batch), latest: latest, ttl: opts.BatchTTL, denials: l.denials}
 		l.batches.fetch = func(ctx context.Context, q query) (*verdict, error) { return l.acquire(ctx, q, opts.Batch) }
 	}
 	return l, nil
@@ -150,18 +150,16 @@ func (l *Limiter) ask(r *http.Request) (*verdict, error) {
 	if len(q.keys) == 0 {
 		return nil, nil
 	}
-	if v := l.denials.find(q); v != nil {
-		return v, nil
-	}
 	// Without the request's cancellation: clients that hang up must not look like a failing Redis
 	// to the breaker, or they could open it.
 	ctx := context.WithoutCancel(r.Context())
-	if l.batches == nil {
-		return l.acquire(ctx, q, 1)
+	if l.batches != nil {
+		return l.batches.take(ctx, q)
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.opts.Timeout)
-	defer cancel()
-	return l.batches.take(ctx, q)
+	if v := l.denials.find(q); v != nil {
+		return v, nil
+	}
+	return l.acquire(ctx, q, 1)
 }
 
 // acquire asks the server for up to n acquisitions, and remembers a denial.

@@ -6,9 +6,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -348,9 +350,61 @@ func TestBatch(t *testing.T) {
 		if passed != limit {
 			t.Errorf("%d passed, want %d", passed, limit)
 		}
-		if calls > limit/batch+processes {
+		// 32 clients are the shares of four fetches, which can all find that nothing is left.
+		if calls > limit/batch+4*processes {
 			t.Errorf("%d calls for %d permits in batches of %d", calls, limit, batch)
 		}
+	}
+}
+
+// Under overload each fetch finds a few permits, never none. Who gets none of them is refused, not
+// left waiting for the next until it looks as if Redis were away.
+func TestBatchOverload(t *testing.T) {
+	server := redistest.Start(t)
+	client, calls := connect(t, delayed(t, server.Addr, 2*time.Millisecond))
+	var log recorder
+	const rate = 2000
+	o := ratelimit.Options{Client: client, Batch: 20, Timeout: 250 * time.Millisecond, Logger: log.logger()}
+	limited := limiter(t, "over", o, all(ratelimit.Rule{Window: time.Second, Limit: rate, Algo: ratelimit.Bucket})).Wrap(ok)
+
+	// Without HTTP around it, which would take more of the machine than the limiter does.
+	var passed, refused, other atomic.Int64
+	request := func() {
+		w := httptest.NewRecorder()
+		limited.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		switch wait := w.Header().Get("Retry-After"); {
+		case w.Code == 200 && w.Header().Get("RateLimit") != "":
+			passed.Add(1)
+		case w.Code == 429 && wait == "1":
+			refused.Add(1)
+		default:
+			other.Add(1)
+		}
+	}
+	request() // connects
+	start := time.Now()
+	var wg sync.WaitGroup
+	for range 240 { // 30 requests each 5 ms: 6000 a second
+		for range 30 {
+			wg.Go(request)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	wg.Wait()
+	took := time.Since(start)
+	made := calls.Load()
+	t.Logf("in %v %d passed and %d refused, with %d calls", took.Round(time.Millisecond), passed.Load(), refused.Load(), made)
+
+	most := rate + int64(rate*took.Seconds()) + 1
+	if n := passed.Load(); n > most || n < most/2 {
+		t.Errorf("%d passed, want at most %d", n, most)
+	}
+	if refused.Load() == 0 || other.Load() != 0 || len(log.all()) != 0 {
+		t.Errorf("%d refused, %d neither, logged %v", refused.Load(), other.Load(), log.all())
+	}
+	time.Sleep(100 * time.Millisecond)
+	if n := calls.Load(); n != made {
+		t.Errorf("%d calls after the traffic has stopped", n-made)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -117,17 +118,20 @@ func ints(fields []any, n int) ([]int64, bool) {
 	return out, true
 }
 
-// awayReplies are the errors of a server that cannot answer now. All other error replies are the
-// caller's fault.
-var awayReplies = []string{
-	"OOM ", "READONLY ", "LOADING ", "CLUSTERDOWN ", "MASTERDOWN ", "TRYAGAIN ", "ERR unknown command",
+// noMemory is the reply to a call that needs memory, for a new limiter or a longer log. The others
+// go on working.
+const noMemory = "OOM "
+
+// downReplies are the errors of a server that cannot serve now.
+var downReplies = []string{
+	"READONLY ", "LOADING ", "CLUSTERDOWN ", "MASTERDOWN ", "TRYAGAIN ", "ERR unknown command",
 	// Not the module's, but states of a server as well: lost replicas, a disk that is full, a
 	// script that does not end, no connection left, a cluster that does not settle.
 	"NOREPLICAS ", "MISCONF ", "BUSY ", "ERR max number of clients reached", "MOVED ", "ASK ",
 }
 
-// isAway tells an absent limiter from a wrong call.
-func isAway(err error) bool {
+// isFailure is what opens the breaker. Any other reply, an error as well, shows a server that works.
+func isFailure(err error) bool {
 	if err == nil || errors.Is(err, errReply) {
 		return false
 	}
@@ -135,12 +139,16 @@ func isAway(err error) bool {
 	if !errors.As(err, &reply) {
 		return true // a time-out, a connection error, an open breaker
 	}
-	for _, prefix := range awayReplies {
-		if strings.HasPrefix(reply.Error(), prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(downReplies, func(prefix string) bool {
+		return strings.HasPrefix(reply.Error(), prefix)
+	})
+}
+
+// isAway tells a limiter that is absent for this request from a wrong call, which is the caller's
+// fault.
+func isAway(err error) bool {
+	var reply redis.Error
+	return isFailure(err) || errors.As(err, &reply) && strings.HasPrefix(reply.Error(), noMemory)
 }
 
 // notAsked is a breaker that did not let the call through.

@@ -6,42 +6,61 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Supplier;
 
 /**
  * Fetches permits by the batch and hands them out to requests with the same keys and rules.
  *
- * <p>One fetch is under way for a set of keys; requests that come meanwhile share it. Permits that
- * are not used in time are dropped: late ones would come on top of those of the next window.
+ * <p>As many requests as permits were asked for share a fetch, also while it is under way. No
+ * request asks twice: of a fetch that brings less than was asked for, those left over know that
+ * there is no room. Permits that are not used in time are dropped: late ones would come on top of
+ * those of the next window.
  */
 final class Batches {
 
     private final Bounded<List<Limit>, Fetch> fetches;
     private final long ttl;
+    private final DenyCache denials;
 
-    Batches(int size, Duration ttl) {
+    Batches(int size, Duration ttl, DenyCache denials) {
         this.fetches = new Bounded<>(size);
         this.ttl = ttl.toNanos();
+        this.denials = denials;
     }
 
-    CompletableFuture<Decision> take(List<Limit> limits, Supplier<CompletableFuture<Reply>> call) {
+    /** The call is one for {@code size} permits, and ends in time. */
+    CompletableFuture<Decision> take(List<Limit> limits, int size, Supplier<CompletableFuture<Reply>> call) {
         Fetch fetch;
-        boolean first;
+        int share;
         synchronized (fetches) {
             fetch = fetches.get(limits);
-            first = fetch == null || fetch.isSpent();
-            if (first) {
-                fetch = new Fetch();
+            long left = fetch == null ? 0 : fetch.room() - fetch.shares;
+            // A permit that is here counts more than a denial, which may be of another fetch.
+            if (left <= 0 || !fetch.reply.isDone()) {
+                Decision known = denials.find(limits);
+                if (known != null) {
+                    return CompletableFuture.completedFuture(known);
+                }
+            }
+            if (left <= 0) {
+                fetch = new Fetch(size);
                 fetches.put(limits, fetch);
             }
+            share = ++fetch.shares;
         }
-        if (first) {
-            call.get().whenComplete(fetch::arrived);
+        if (share == 1) {
+            fetch.start(call);
         }
-        return fetch.handOut(first, limits)
-                .thenCompose(decision ->
-                        decision == null ? take(limits, call) : CompletableFuture.completedFuture(decision));
+        return fetch.reply.thenApply(reply -> decide(reply, share, limits));
+    }
+
+    private static Decision decide(Reply reply, int share, List<Limit> limits) {
+        if (reply.granted() == 0) {
+            return Decision.of(reply);
+        }
+        return share > reply.granted()
+                ? Decision.leftOver(reply)
+                : Decision.of(withRest(reply, reply.granted() - share, limits));
     }
 
     private final class Fetch {
@@ -49,34 +68,34 @@ final class Batches {
         private final long until = System.nanoTime() + ttl;
 
         private final CompletableFuture<Reply> reply = new CompletableFuture<>();
-        private final AtomicLong left = new AtomicLong();
+        private final int size;
+        private int shares; // handed out
 
-        void arrived(Reply answer, Throwable failure) {
-            if (failure == null) {
-                left.set(answer.granted() - 1); // one is kept for the request that fetched
-                reply.complete(answer);
-            } else {
-                reply.completeExceptionally(failure);
+        Fetch(int size) {
+            this.size = size;
+        }
+
+        void start(Supplier<CompletableFuture<Reply>> call) {
+            try {
+                call.get().whenComplete((answer, failure) -> {
+                    if (failure == null) {
+                        reply.complete(answer);
+                    } else {
+                        reply.completeExceptionally(failure);
+                    }
+                });
+            } catch (RuntimeException e) {
+                reply.completeExceptionally(e); // or all others would wait for ever
             }
         }
 
-        boolean isSpent() {
-            return reply.isDone() && (left.get() <= 0 || isLate());
-        }
-
-        private boolean isLate() {
-            return until - System.nanoTime() <= 0;
-        }
-
-        /** A permit of this batch or the denial of it; null: others had them. */
-        CompletableFuture<Decision> handOut(boolean first, List<Limit> limits) {
-            return reply.thenApply(answer -> {
-                if (answer.granted() == 0) {
-                    return Decision.of(answer);
-                }
-                long rest = first ? answer.granted() - 1 : isLate() ? -1 : left.decrementAndGet();
-                return rest < 0 ? null : Decision.of(withRest(answer, rest, limits));
-            });
+        /** How many shares it has. */
+        long room() {
+            if (!reply.isDone()) {
+                return size;
+            }
+            boolean late = until - System.nanoTime() <= 0;
+            return late || reply.isCompletedExceptionally() ? 0 : reply.join().granted();
         }
     }
 

@@ -1,6 +1,7 @@
 package com.example.ratelimit;
 
 import com.example.ratelimit.Reply.Quota;
+import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -38,11 +39,24 @@ public record Decision(Outcome outcome, int binding, boolean local, Map<String, 
                 headers(reply.quotas(), passed, reply.retryAfter()));
     }
 
+    /**
+     * For whom the permits of a batch were not enough. As some were granted, the reply says no time
+     * to wait: it is the shortest that can be told, a second.
+     */
+    static Decision leftOver(Reply reply) {
+        List<Quota> quotas = new ArrayList<>(reply.quotas());
+        quotas.set(reply.binding(), refused(quotas.get(reply.binding()), 1));
+        return new Decision(Outcome.REFUSED, reply.binding(), false, headers(quotas, false, 1));
+    }
+
     /** {@code wait} is in milliseconds; -1: for good. */
     static Decision refusedLocally(Quota quota, int binding, long wait) {
-        Quota now = new Quota(
+        return new Decision(Outcome.REFUSED, binding, true, headers(List.of(refused(quota, wait)), false, wait));
+    }
+
+    private static Quota refused(Quota quota, long wait) {
+        return new Quota(
                 quota.name(), false, quota.remaining(), wait, quota.resetAfter(), quota.window(), quota.quota());
-        return new Decision(Outcome.REFUSED, binding, true, headers(List.of(now), false, wait));
     }
 
     static Decision away(Route.WhenAway mode) {

@@ -34,7 +34,7 @@ final class DenyCache {
     void remember(List<Limit> limits, Reply reply, long asked) {
         long wait = reply.retryAfter();
         // Less one: the server counts whole milliseconds, and the present one had begun.
-        long until = asked + MILLI * (wait < 0 ? LONGEST : Math.min(wait - 1, LONGEST));
+        long until = asked + MILLI * ((wait < 0 ? LONGEST : Math.min(wait, LONGEST)) - 1);
         Long permitAt = wait < 0 ? null : System.nanoTime() + MILLI * wait;
         Denial denial = new Denial(until, permitAt, reply.quotas().get(reply.binding()));
         synchronized (denials) {

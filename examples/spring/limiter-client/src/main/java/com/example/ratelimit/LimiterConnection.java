@@ -41,9 +41,9 @@ import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactor
  */
 final class LimiterConnection implements AutoCloseable {
 
-    /** The errors that mean "the limiter is away"; all others are the caller's. */
-    private static final Pattern AWAY = Pattern.compile(
-            "(OOM|READONLY|LOADING|CLUSTERDOWN|MASTERDOWN" + "|TRYAGAIN|NOREPLICAS|MISCONF|BUSY|ERR unknown command) ");
+    /** The errors of a server that cannot serve now. */
+    private static final Pattern DOWN = Pattern.compile("(READONLY|LOADING|CLUSTERDOWN|MASTERDOWN|TRYAGAIN"
+            + "|NOREPLICAS|MISCONF|BUSY|ERR unknown command|ERR max number of clients) ");
 
     /** With a name of its own: Lettuce keeps statistics by it. */
     private static final ProtocolKeyword ACQUIREX = new ProtocolKeyword() {
@@ -193,9 +193,18 @@ final class LimiterConnection implements AutoCloseable {
                 connector);
     }
 
+    /** No answer for this request, which otherwise is the caller's mistake. */
     static boolean isAway(Throwable failure) {
+        // Only what needs more memory fails so, such as a new limiter. The others go on working.
+        boolean noMemory = failure instanceof RedisCommandExecutionException
+                && failure.getMessage().startsWith("OOM ");
+        return noMemory || isDown(failure);
+    }
+
+    /** No answers at all: any reply but these, an error as well, shows a server that works. */
+    static boolean isDown(Throwable failure) {
         return failure instanceof RedisCommandExecutionException
-                ? AWAY.matcher(failure.getMessage()).lookingAt()
+                ? DOWN.matcher(failure.getMessage()).lookingAt()
                 : failure instanceof RedisException
                         || failure instanceof DataAccessException
                         || failure instanceof TimeoutException

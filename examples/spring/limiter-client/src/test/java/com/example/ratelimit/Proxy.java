@@ -5,16 +5,24 @@ import java.io.UncheckedIOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.time.Duration;
+import java.util.concurrent.locks.LockSupport;
 
-/** Passes connections on to a server, and can lose them without a word, as a host that is gone. */
+/**
+ * Passes connections on to a server, as a network that takes its time, and can lose them without a
+ * word, as a host that is gone.
+ */
 final class Proxy implements AutoCloseable {
 
     private final ServerSocket listener;
     private final int target;
+    private final Duration delay;
     private volatile int lost;
 
-    Proxy(int target) {
+    /** The delay is that of what is sent to the server. */
+    Proxy(int target, Duration delay) {
         this.target = target;
+        this.delay = delay;
         try {
             listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
         } catch (IOException e) {
@@ -37,14 +45,15 @@ final class Proxy implements AutoCloseable {
             Socket client = listener.accept();
             Socket server = new Socket(InetAddress.getLoopbackAddress(), target);
             int alive = lost;
-            run(() -> pump(client, server, alive));
-            run(() -> pump(server, client, alive));
+            run(() -> pump(client, server, alive, delay));
+            run(() -> pump(server, client, alive, Duration.ZERO));
         }
     }
 
-    private void pump(Socket from, Socket to, int alive) throws IOException {
+    private void pump(Socket from, Socket to, int alive, Duration delay) throws IOException {
         byte[] buffer = new byte[8192];
         for (int length; (length = from.getInputStream().read(buffer)) > 0; ) {
+            LockSupport.parkNanos(delay.toNanos());
             if (lost == alive) {
                 to.getOutputStream().write(buffer, 0, length);
             }

@@ -1,5 +1,6 @@
 package com.example.ratelimit.gateway;
 
+import com.example.ratelimit.ClientNetwork;
 import java.net.InetSocketAddress;
 import java.util.List;
 import java.util.Objects;
@@ -35,6 +36,6 @@ class ClientAddress implements KeyResolver {
         for (int i = hops.size() - 1; i >= 0 && proxies.isTrusted(address); i--) {
             address = hops.get(i);
         }
-        return Mono.just(address);
+        return Mono.just(ClientNetwork.of(address));
     }
 }

@@ -1,5 +1,6 @@
 package com.example.ratelimit.boot;
 
+import com.example.ratelimit.ClientNetwork;
 import com.example.ratelimit.Decision;
 import com.example.ratelimit.Decision.Outcome;
 import com.example.ratelimit.Limiter;
@@ -96,7 +97,7 @@ class RateLimitAspect {
 
     /** The socket's, or what a trusted proxy says: see server.tomcat.remoteip. */
     private static String address() {
-        return required().getRequest().getRemoteAddr();
+        return ClientNetwork.of(required().getRequest().getRemoteAddr());
     }
 
     private static String user() {

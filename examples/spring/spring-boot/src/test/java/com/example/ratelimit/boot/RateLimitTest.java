@@ -296,6 +296,9 @@ class RateLimitTest {
         get("/burst", "X-Forwarded-For", "203.0.113.1, 198.51.100.7");
         assertThat(REDIS.call("KEYS", "*")).containsExactly("rl:{burst}:ip:198.51.100.7");
         REDIS.call("FLUSHALL");
+        get("/burst", "X-Forwarded-For", "2001:db8:1:2:3:4:5:6");
+        assertThat(REDIS.call("KEYS", "*")).containsExactly("rl:{burst}:ip:2001:db8:1:2::/64");
+        REDIS.call("FLUSHALL");
 
         Load.getFrom("127.0.0.2", "http://127.0.0.1:" + port + "/burst", "X-Forwarded-For", "198.51.100.7");
         assertThat(REDIS.call("KEYS", "*")).containsExactly("rl:{burst}:ip:127.0.0.2");
