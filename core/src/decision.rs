@@ -175,6 +175,9 @@ impl<'a> Slot<'a> {
     /// Takes what `acquisitions` cost, and starts a block if that is due.
     fn take(&mut self, acquisitions: u64, terms: &Terms<'a>) {
         let Ask { cost, block_ms, shadow, .. } = *self.ask;
+        if acquisitions == 0 && block_ms == 0 {
+            return;
+        }
         let reserve_ms = self.reserve_ms(terms);
         // A shadow takes no more than it has, since it let through what it would have denied.
         let acquisitions =
