@@ -242,14 +242,15 @@ pub fn integer(bytes: &[u8]) -> Option<i64> {
         [b'1'..=b'9', ..] if digits.len() <= LONGEST_INTEGER => {}
         _ => return None,
     }
-    // So few digits do not overflow a `u64`; what is none is told at the end, without a branch.
-    let (mut value, mut all_digits) = (0u64, true);
+    // So few digits do not overflow a `u64`. What is no digit is told at the end: added to 6 it
+    // reaches 16.
+    let (mut value, mut highest) = (0u64, 0);
     for byte in digits {
-        let digit = byte.wrapping_sub(b'0');
-        all_digits &= digit <= 9;
-        value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
+        let digit = u64::from(*byte) ^ u64::from(b'0');
+        highest |= digit + 6;
+        value = value.wrapping_mul(10).wrapping_add(digit);
     }
-    if !all_digits {
+    if highest > 15 {
         return None;
     }
     match negative {
