@@ -20,9 +20,10 @@ build: setup ## Build the release module: target/release/libredis_rl.so
 run: build ## Start redis-server with the module in the foreground (PORT=6379)
 	@scripts/run $(MODULE) $(PORT)
 
-test: setup ## Run every test
+test: setup ## Run the tests of the limiter, the module, the simulator and the benchmark
 	cargo test
 	cargo test -p rl-sim
+	cargo test -p rl-bench
 
 test-matrix: setup ## Run the integration tests on each supported server, from package registries
 	@scripts/test-matrix $(if $(OTHERS),others)
