@@ -79,6 +79,19 @@ fn its_limiters_are_buckets_like_any_other() {
     assert_eq!(client.info_number("rl", "rl_granted"), 1);
 }
 
+/// redis-cell 0.2.2 tells of no keys: cluster clients and ACL rules for keys do not know them.
+#[test]
+fn the_server_knows_its_key() {
+    let server = start();
+    let mut client = server.client();
+    assert_eq!(client.texts("COMMAND GETKEYS CL.THROTTLE k 15 30 60 2"), ["k"]);
+    client.run("ACL SETUSER app on >secret ~app:* +cl.throttle");
+    client.run("AUTH app secret");
+    assert_eq!(throttle(&mut client, "app:k 15 30 60")[0], 0);
+    let refused = client.error("CL.THROTTLE k 15 30 60");
+    assert!(refused.starts_with("NOPERM"), "{refused}");
+}
+
 #[test]
 fn numbers_that_cannot_be_are_errors() {
     let server = start();
