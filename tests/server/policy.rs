@@ -1,7 +1,6 @@
 //! `RL.POLICY`: numbers replaced while the server runs, at once and for all, and what becomes of
 //! them.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -10,23 +9,22 @@ use redis::Value;
 
 use crate::calls::{COUNTING, acquirex, at_once, peek, timed, with_keys};
 use crate::cluster::cluster;
-use crate::harness::{
-    Client, Reply, Server, Words, wait_for, wait_for_children, wait_for_replica, words,
-};
+use crate::harness::{Client, Reply, Server, Words, wait_for, wait_for_replica, words};
 use crate::metadata::{array, field, int, text};
+use crate::policy_kept::create;
 
 /// What an application sends.
-fn call(key: &str, name: &str) -> String {
+pub fn call(key: &str, name: &str) -> String {
     format!("RL.ACQUIREX {key} WINDOW 10d LIMIT 5 ALGO sliding NAME {name}")
 }
 
 /// Sets a policy with this limit.
-fn set(client: &mut Client, name: &str, limit: i64, options: &str) {
+pub fn set(client: &mut Client, name: &str, limit: i64, options: &str) {
     client.run(format!("RL.POLICY SET {name} WINDOW 10d LIMIT {limit} ALGO sliding {options}"));
 }
 
 /// The limit in force for a name, by what a call and by what the command says.
-fn limit(client: &mut Client, name: &str) -> i64 {
+pub fn limit(client: &mut Client, name: &str) -> i64 {
     let peek = |client: &mut Client| {
         Reply::of(&client.run(call("fresh", name).replace("ACQUIREX", "PEEK"))).limit
     };
@@ -41,7 +39,7 @@ fn limit(client: &mut Client, name: &str) -> i64 {
 }
 
 /// Sets a policy for a time, and looks at once.
-fn set_for(client: &mut Client, limit: i64, for_ms: i64) {
+pub fn set_for(client: &mut Client, limit: i64, for_ms: i64) {
     let set = format!("RL.POLICY SET n WINDOW 10d LIMIT {limit} ALGO sliding FOR {for_ms}");
     let peek = call("fresh", "n").replace("ACQUIREX", "PEEK");
     let (replies, when) = timed(client, [set.as_str(), &peek, "RL.POLICY GET n"]);
@@ -52,14 +50,14 @@ fn set_for(client: &mut Client, limit: i64, for_ms: i64) {
     }
 }
 
-fn digest(client: &mut Client) -> String {
+pub fn digest(client: &mut Client) -> String {
     let digest = client.info("rl", "rl_policies_digest");
     assert_eq!(digest.len(), 16, "{digest}");
     digest
 }
 
 /// The names that have a policy in force.
-fn names(client: &mut Client) -> Vec<String> {
+pub fn names(client: &mut Client) -> Vec<String> {
     array(&client.run("RL.POLICY LIST")).iter().map(|pair| text(&array(pair)[0])).collect()
 }
 
@@ -268,198 +266,6 @@ fn what_ran_out_is_not_there_any_more() {
     assert_eq!(client.int("RL.POLICY DEL n"), 0, "it was over already");
 }
 
-/// Some policies of all kinds.
-fn create(client: &mut Client) {
-    client.run("RL.POLICY SET a WINDOW 1h LIMIT 7 ALGO bucket BURST 70 BLOCK 5s SHADOW");
-    client.run("RL.POLICY SET b.B-_9 WINDOW 1d LIMIT 8 ALGO fixed OFFSET -3h");
-    client.run("RL.POLICY SET c WINDOW 1h LIMIT 1 ALGO concurrency");
-    set(client, "d", 9, "");
-    set(client, "d", 12, "FOR 2h");
-    set(client, "d", 10, "FOR 1h");
-    set(client, "gone", 11, "");
-    client.run("RL.POLICY DEL gone");
-}
-
-/// The whole of a listing but for the time that is left.
-fn listed(client: &mut Client) -> BTreeMap<String, Vec<String>> {
-    let pairs = client.run("RL.POLICY LIST");
-    let of = |pair: &Value| {
-        let [name, policy] = array(pair) else { panic!("not a pair: {pair:?}") };
-        let fields = array(policy).chunks(2).filter(|pair| text(&pair[0]) != "for");
-        let fields = fields.map(|pair| format!("{}={:?}", text(&pair[0]), pair[1])).collect();
-        (text(name), fields)
-    };
-    array(&pairs).iter().map(of).collect()
-}
-
-/// Digest and listing are the same.
-fn assert_same(before: &(String, BTreeMap<String, Vec<String>>), client: &mut Client, case: &str) {
-    assert_eq!(before.1.len(), 4, "{case}: nothing to compare");
-    assert_eq!((digest(client), listed(client)), *before, "{case}");
-    assert_eq!(limit(client, "d"), 10, "{case}");
-}
-
-fn snapshot(client: &mut Client) -> (String, BTreeMap<String, Vec<String>>) {
-    (digest(client), listed(client))
-}
-
-#[test]
-fn policies_survive_saving() {
-    for (case, with_key) in [("no key at all", false), ("with a key", true)] {
-        let mut server = Server::start();
-        let mut client = server.client();
-        create(&mut client);
-        if with_key {
-            client.run("SET k v");
-        }
-        let before = snapshot(&mut client);
-        client.run("SAVE");
-        server.crash();
-        assert_same(&before, &mut server.client(), case);
-        // Loading clears what was set meanwhile.
-        set(&mut server.client(), "late", 3, "");
-        server.client().run("DEBUG RELOAD NOSAVE");
-        assert_same(&before, &mut server.client(), case);
-        server.restart();
-        assert_same(&before, &mut server.client(), case);
-        assert_eq!(server.client().int("RL.POLICY DEL d a b.B-_9 c"), 4, "{case}");
-        server.restart();
-        assert_eq!(names(&mut server.client()), Vec::<String>::new(), "{case}");
-    }
-}
-
-#[test]
-fn policies_survive_in_an_aof() {
-    for preamble in ["yes", "no"] {
-        let mut server = Server::builder()
-            .conf("appendonly yes")
-            .conf("appendfsync always")
-            .conf(format!("aof-use-rdb-preamble {preamble}"))
-            .start();
-        create(&mut server.client());
-        let before = snapshot(&mut server.client());
-        server.crash();
-        assert_same(&before, &mut server.client(), "as they were sent");
-        // Rewritten without the preamble they are lost, which the log says.
-        if preamble == "no" {
-            assert!(server.log().contains("aof-use-rdb-preamble"), "no warning in the log");
-            continue;
-        }
-        server.client().run("BGREWRITEAOF");
-        wait_for_children(&mut server.client());
-        server.crash();
-        assert_same(&before, &mut server.client(), "rewritten");
-        set(&mut server.client(), "late", 3, "");
-        server.client().run("RL.POLICY DEL late");
-        server.crash();
-        assert_same(&before, &mut server.client(), "rewritten, with more behind it");
-    }
-}
-
-#[test]
-fn a_policy_for_a_time_ends_while_the_server_is_down() {
-    let mut server = Server::start();
-    set(&mut server.client(), "n", 8, "");
-    set(&mut server.client(), "n", 9, "FOR 200ms");
-    server.client().run("SAVE");
-    server.crash_and(|_| thread::sleep(Duration::from_millis(210)));
-    assert_eq!(limit(&mut server.client(), "n"), 8);
-}
-
-#[test]
-fn replicas_have_them_and_keep_them_once_promoted() {
-    let mut primary = Server::start();
-    let replica = Server::builder().replica_of(&primary).start();
-    let chained = Server::builder().replica_of(&replica).start();
-    wait_for_replica(&primary, &replica);
-    wait_for_replica(&replica, &chained);
-    let mut client = primary.client();
-    create(&mut client);
-    let before = snapshot(&mut client);
-    for (ahead, behind) in [(&primary, &replica), (&replica, &chained)] {
-        wait_for_replica(ahead, behind);
-        assert_same(&before, &mut behind.client(), "replicated");
-    }
-    assert_eq!(primary.client().info_number("stats", "sync_full"), 1);
-    // In a transaction and from a script.
-    client.run("MULTI");
-    set(&mut client, "e", 3, "");
-    client.run("RL.POLICY DEL c");
-    client.run("EXEC");
-    client.run(words("EVAL").arg("return redis.call('RL.POLICY', 'DEL', 'e')").then("0"));
-    wait_for_replica(&primary, &replica);
-    let before = snapshot(&mut client);
-    assert_eq!(snapshot(&mut replica.client()), before);
-    let mut promoted = replica.client();
-    for line in ["RL.POLICY SET x WINDOW 1h LIMIT 1 ALGO fixed", "RL.POLICY DEL a", "RL._POLICY x"]
-    {
-        assert_eq!(promoted.error(line), "READONLY You can't write against a read only replica.");
-    }
-    primary.crash_and(|_| {
-        promoted.run("REPLICAOF NO ONE");
-    });
-    assert_eq!(snapshot(&mut promoted), before);
-    assert_eq!(promoted.int("RL.POLICY DEL d a"), 2);
-    wait_for_replica(&replica, &chained);
-    assert_eq!(names(&mut chained.client()), ["b.B-_9"]);
-}
-
-/// What a replica was sent is in its own AOF.
-#[test]
-fn a_replica_keeps_them_in_its_own_aof() {
-    let primary = Server::start();
-    let mut replica = Server::builder().conf("appendonly yes").conf("appendfsync always").start();
-    replica.client().run(format!("REPLICAOF 127.0.0.1 {}", primary.port()));
-    set(&mut primary.client(), "before", 3, "");
-    wait_for_replica(&primary, &replica);
-    wait_for_children(&mut replica.client());
-    create(&mut primary.client());
-    primary.client().run("RL.POLICY DEL before");
-    wait_for_replica(&primary, &replica);
-    let before = snapshot(&mut primary.client());
-    // It comes back as a primary, from its AOF alone.
-    replica.crash();
-    assert_same(&before, &mut replica.client(), "from its own AOF");
-}
-
-/// Those of a server that becomes a replica vanish, whether its primary has some or none.
-#[test]
-fn a_full_sync_leaves_only_those_of_the_primary() {
-    for load in ["disabled", "on-empty-db", "swapdb"] {
-        for some in [true, false] {
-            let case = format!("repl-diskless-load {load}, {some}");
-            let primary = Server::start();
-            if some {
-                create(&mut primary.client());
-            }
-            let replica = Server::builder().conf(format!("repl-diskless-load {load}")).start();
-            set(&mut replica.client(), "stale", 3, "");
-            set(&mut replica.client(), "d", 3, "FOR 1h");
-            replica.client().run(format!("REPLICAOF 127.0.0.1 {}", primary.port()));
-            wait_for_replica(&primary, &replica);
-            let [ahead, behind] = [&primary, &replica].map(|server| snapshot(&mut server.client()));
-            assert_eq!(ahead, behind, "{case}");
-            assert_eq!(ahead.1.len(), if some { 4 } else { 0 }, "{case}");
-        }
-    }
-}
-
-#[test]
-fn flushing_keeps_policies() {
-    let primary = Server::start();
-    let replica = Server::builder().replica_of(&primary).start();
-    wait_for_replica(&primary, &replica);
-    let mut client = primary.client();
-    create(&mut client);
-    let before = snapshot(&mut client);
-    for flush in ["FLUSHALL", "FLUSHALL SYNC", "FLUSHALL ASYNC", "FLUSHDB", "SWAPDB 0 1"] {
-        client.run(flush);
-        assert_same(&before, &mut client, flush);
-        wait_for_replica(&primary, &replica);
-        assert_same(&before, &mut replica.client(), flush);
-    }
-}
-
 #[test]
 fn the_digest_tells_nodes_apart() {
     let [primary, other] = [Server::start(), Server::start()];
@@ -520,153 +326,6 @@ fn a_policy_for_the_other_kind_of_limiter_is_ignored_and_counted() {
         assert_eq!(client.info_number("rl", "rl_policies_mismatched"), mismatched, "{line}");
     }
     assert_eq!(client.info_number("rl", "rl_errors"), 0);
-}
-
-const RULE: &str = "WINDOW 1h LIMIT 5 ALGO fixed";
-const NAME_EXPECTED: &str = "NAME must be 1 to 64 letters, digits, '_', '.' or '-' and no option";
-
-const HIGH: &str = "315360000000 ms";
-
-/// Each line is refused by exactly this message, counted, and changes nothing.
-fn assert_refused<'a>(cases: impl IntoIterator<Item = (Words, &'a str)>) {
-    let server = Server::start();
-    let mut client = server.client();
-    let (empty, mut errors) = (digest(&mut client), 0);
-    for (line, error) in cases {
-        let shown = line.lossy();
-        let answer = client.error(line.behind("RL.POLICY SET"));
-        assert_eq!(answer, format!("ERR {error}"), "{shown:?}");
-        errors += 1;
-    }
-    assert_eq!(client.info_number("rl", "rl_errors"), errors);
-    assert_eq!(digest(&mut client), empty);
-}
-
-#[test]
-fn options_are_refused_by_whole_lines() {
-    let twice = |word: &str| format!("syntax error, {word} is given twice");
-    let expected =
-        "syntax error, expected WINDOW, LIMIT, ALGO, BURST, OFFSET, BLOCK, SHADOW or FOR";
-    let mut cases: Vec<(String, String)> = [
-        ("COST 1", "syntax error, COST belongs to the rule of a call, not to a policy"),
-        ("NAME x", "syntax error, NAME belongs to the rule of a call, not to a policy"),
-        ("COST", "syntax error, COST belongs to the rule of a call, not to a policy"),
-        ("BURST 5", "BURST goes with ALGO bucket only"),
-        ("FOR 0", &format!("FOR must be 1 to {HIGH}, got '0'")),
-        ("FOR -1", &format!("FOR must be 1 to {HIGH}, got '-1'")),
-        ("FOR 3651d", &format!("FOR must be 1 to {HIGH}, got '3651d'")),
-        ("BLOCK 0", &format!("BLOCK must be 1 to {HIGH}, got '0'")),
-        ("OFFSET 1w", &format!("OFFSET must be -315360000000 to {HIGH}, got '1w'")),
-        ("SHADOW yes", &format!("{expected}, got 'yes'")),
-        ("UPTO 3", &format!("{expected}, got 'UPTO'")),
-        ("TIMEOUT 3", &format!("{expected}, got 'TIMEOUT'")),
-        ("RESERVE 3", &format!("{expected}, got 'RESERVE'")),
-        ("ID x", &format!("{expected}, got 'ID'")),
-        ("FORCE", &format!("{expected}, got 'FORCE'")),
-        ("WITHKEYS", &format!("{expected}, got 'WITHKEYS'")),
-        ("COUNT 3", &format!("{expected}, got 'COUNT'")),
-        ("SHADOW SHADOW", &twice("SHADOW")),
-    ]
-    .map(|(tail, error)| (format!("n {RULE} {tail}"), error.to_string()))
-    .to_vec();
-    for (word, value) in [
-        ("WINDOW", "2h"),
-        ("LIMIT", "6"),
-        ("ALGO", "fixed"),
-        ("OFFSET", "1h"),
-        ("BLOCK", "1h"),
-        ("FOR", "1h"),
-    ] {
-        cases.push((format!("n {RULE} {word}"), format!("syntax error, {word} has no value")));
-        let once = if RULE.contains(word) { "" } else { &format!("{word} {value}") };
-        cases.push((format!("n {RULE} {once} {word} {value}"), twice(word)));
-    }
-    cases.push(("n WINDOW 1h LIMIT 5 ALGO bucket BURST 5 BURST 6".into(), twice("BURST")));
-    assert_refused(cases.iter().map(|(line, error)| (words(line), error.as_str())));
-}
-
-#[test]
-fn rules_and_names_are_refused_by_whole_lines() {
-    let name = |got: &str| format!("{NAME_EXPECTED}, got '{got}'");
-    assert_refused([
-        ("n WINDOW 1h LIMIT 5 SHADOW FOR 1h", "syntax error, rule 1 has no ALGO"),
-        ("n WINDOW 1h ALGO fixed FOR 1h", "syntax error, rule 1 has no LIMIT"),
-        ("n LIMIT 5 ALGO fixed FOR 1h", "syntax error, rule 1 has no WINDOW"),
-        ("n WINDOW 0 LIMIT 5 ALGO fixed", &format!("WINDOW must be 1 to {HIGH}, got '0'")),
-        ("n WINDOW 1h LIMIT -1 ALGO fixed", "LIMIT must be 0 to 1000000000000, got '-1'"),
-        (
-            "n WINDOW 1h LIMIT 1000000000001 ALGO fixed",
-            "LIMIT must be 0 to 1000000000000, got '1000000000001'",
-        ),
-        ("n WINDOW 1h LIMIT 05 ALGO fixed", "LIMIT must be 0 to 1000000000000, got '05'"),
-        ("n WINDOW 1h LIMIT 5 ALGO bucket BURST 0", "BURST must be 1 to 1000000000000, got '0'"),
-        ("n WINDOW 1h LIMIT 5 ALGO leaky BURST 5", "BURST does not go with ALGO leaky"),
-        ("n WINDOW 1h LIMIT 5 ALGO sliding OFFSET 5", "OFFSET goes with ALGO fixed only"),
-        (
-            "n WINDOW 1h LIMIT 5 ALGO gcra",
-            "unknown ALGO 'gcra', expected sliding, bucket, leaky, fixed, counter or concurrency",
-        ),
-        ("WINDOW 1h LIMIT 5 ALGO fixed FOR 1h", &name("WINDOW")),
-        ("a/b WINDOW 1h LIMIT 5 ALGO fixed", &name("a/b")),
-        ("shadow WINDOW 1h LIMIT 5 ALGO fixed", &name("shadow")),
-    ].map(|(line, error)| (words(line), error)));
-    // The server shows at most 64 bytes.
-    let long = "n".repeat(65);
-    let names: [(&[u8], &str); 4] =
-        [(b"", ""), (long.as_bytes(), &long[..64]), (b"a b", "a b"), (b"\xff", "\\xff")];
-    let names = names.map(|(bytes, shown)| (words("").arg(bytes).then(RULE), name(shown)));
-    assert_refused(names.iter().map(|(line, error)| (line.clone(), error.as_str())));
-}
-
-#[test]
-fn the_server_refuses_what_has_too_few_words() {
-    let server = Server::start();
-    let mut client = server.client();
-    for (line, command) in [
-        ("RL.POLICY", "rl.policy"),
-        ("RL.POLICY SET", "rl.policy|set"),
-        ("RL.POLICY SET n WINDOW 1h LIMIT 5 ALGO", "rl.policy|set"),
-        ("RL.POLICY GET", "rl.policy|get"),
-        ("RL.POLICY GET a b", "rl.policy|get"),
-        ("RL.POLICY DEL", "rl.policy|del"),
-        ("RL.POLICY LIST x", "rl.policy|list"),
-    ] {
-        let error = format!("ERR wrong number of arguments for '{command}' command");
-        assert_eq!(client.error(line), error, "{line}");
-    }
-    assert_eq!(
-        client.error("RL.POLICY FLUSH"),
-        "ERR unknown subcommand 'FLUSH'. Try RL.POLICY HELP."
-    );
-    // The longest name, all its characters, words in any case and order.
-    let name = format!("AZaz09_.-{}", "n".repeat(55));
-    client.run(format!("rl.policy set {name} shadow algo FIXED for 1h limit 5 window 1h"));
-    assert_eq!(names(&mut client), [name]);
-}
-
-#[test]
-fn a_replicated_policy_is_not_for_clients_and_a_damaged_one_is_skipped() {
-    let mut server = Server::builder().conf("appendonly yes").conf("appendfsync always").start();
-    let mut client = server.client();
-    let not_for_clients = "ERR this command is sent by a primary to its replicas, not by clients";
-    for line in ["RL._POLICY", "RL._POLICY x", "RL._POLICY x y"] {
-        assert_eq!(client.error(line), not_for_clients, "{line}");
-    }
-    create(&mut client);
-    let before = snapshot(&mut client);
-    server.crash_and(|server| {
-        let dir = std::fs::read_dir(server.file("appendonlydir")).expect("the directory");
-        let mut paths = dir.map(|entry| entry.expect("an entry").path());
-        let path = paths.find(|path| path.to_string_lossy().ends_with(".incr.aof"));
-        let mut aof = std::fs::read(path.as_ref().expect("an AOF")).expect("the AOF");
-        for blob in [&b""[..], b"\x63", b"\x01\x01", b"\x01\xff\xff\xff\xff\xff\xff", b"%s%n"] {
-            aof.extend(redis::pack_command(&[b"RL._POLICY".to_vec(), blob.to_vec()]));
-        }
-        aof.extend(redis::pack_command(&[b"RL._POLICY".to_vec()]));
-        std::fs::write(path.expect("an AOF"), aof).expect("a write");
-    });
-    assert_same(&before, &mut server.client(), "behind damaged ones");
-    assert!(server.log().contains("policies skipped: "), "nothing in the log");
 }
 
 #[test]
