@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::call::{Call, Effects, Failure};
 use crate::keys::{Access, Key};
-use crate::{config, waiting};
+use crate::{config, propagation, waiting};
 
 /// Up to so many keys a call allocates nothing.
 pub const FEW: usize = 8;
@@ -68,36 +68,40 @@ impl<'call> Limiters<'call> {
     /// Applies effects to their keys and sends them on as one command. With limiters that had to be
     /// corrected there is something to write even without an effect.
     pub fn write(&mut self, effects: &[(usize, Effect)]) {
-        if effects.is_empty() && self.corrections.is_empty() {
+        let corrections = std::mem::take(&mut self.corrections);
+        let corrected = || corrections.iter().map(|correction| (correction.key, &correction.effect));
+        let all = || corrected().chain(effects.iter().map(|(key, effect)| (*key, effect)));
+        if all().next().is_none() {
             return;
         }
+        for (key, effect) in all() {
+            self.apply(key, effect);
+        }
+        if !propagation::has_listener() {
+            return self.call.replicate_verbatim();
+        }
         let mut blob = Blob::new();
-        if let ([(key, effect)], true) = (effects, self.corrections.is_empty()) {
-            self.write_one(*key, effect, &mut blob);
+        // Most calls: cheaper than the list of several.
+        if let ([(key, effect)], true) = (effects, corrections.is_empty()) {
+            codec::encode_effect(effect, &mut blob);
             return self.call.replicate(*key, blob.bytes());
         }
         let mut sent = Effects::new(self.call);
-        for Correction { key, effect, .. } in std::mem::take(&mut self.corrections) {
-            self.write_one(key, &effect, &mut blob);
+        for (key, effect) in all() {
+            blob.clear();
+            codec::encode_effect(effect, &mut blob);
             sent.push(key, blob.bytes());
-        }
-        for (key, effect) in effects {
-            self.write_one(*key, effect, &mut blob);
-            sent.push(*key, blob.bytes());
         }
         sent.replicate();
     }
 
-    /// Applies an effect to its key, and leaves in `blob` what is sent on.
-    fn write_one(&mut self, index: usize, effect: &Effect, blob: &mut Blob) {
+    fn apply(&mut self, index: usize, effect: &Effect) {
         if let Some(key) = self.keys.get_mut(index) {
             key.apply(effect);
         }
         if waiting::waiters() > 0 {
             waiting::wake(self.call.context(), self.call.db(), self.call.get(index));
         }
-        blob.clear();
-        codec::encode_effect(effect, blob);
     }
 }
 

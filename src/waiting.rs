@@ -12,6 +12,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::CString;
 use std::ptr;
+use std::sync::Once;
 
 use lazy_static::lazy_static;
 use libc::{c_int, c_void};
@@ -120,6 +121,7 @@ pub fn has_room(call: &Call) -> bool {
 /// Blocks the client of a call until it is served or the time is over. `first_look_ms` is how long
 /// it will be denied at least.
 pub fn wait(call: &Call, keys: usize, timeout_ms: i64, first_look_ms: i64) {
+    subscribe_to_keys(call.context());
     let now_ms = live_clock_ms();
     let names: Vec<_> = (0..keys).map(|i| key_name(call.db(), call.get(i))).collect();
     // Policies that were loaded, or set while nobody waited.
@@ -519,19 +521,26 @@ extern "C" fn on_key_event(
     raw::REDISMODULE_OK as c_int
 }
 
-/// Asks the server to tell when keys vanish or databases change places.
+/// Asks the server to tell when databases change places.
 pub fn subscribe(ctx: *mut raw::RedisModuleCtx) -> Result<(), String> {
-    let keys = raw::REDISMODULE_NOTIFY_GENERIC
-        | raw::REDISMODULE_NOTIFY_EXPIRED
-        | raw::REDISMODULE_NOTIFY_EVICTED;
     let swaps = raw::RedisModuleEvent { id: raw::REDISMODULE_EVENT_SWAPDB, dataver: 1 };
     // SAFETY: `ctx` is the context of the load.
-    let refused = unsafe {
-        api!(RedisModule_SubscribeToKeyspaceEvents)(ctx, keys, Some(on_key_event))
-            | api!(RedisModule_SubscribeToServerEvent)(ctx, swaps, Some(on_swap))
-    };
-    match refused {
+    match unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx, swaps, Some(on_swap)) } {
         0 => Ok(()),
         _ => Err("the server refused to tell of events".into()),
     }
+}
+
+/// Asks the server to tell when keys vanish, once somebody waits. Not before: the server would call
+/// us for each command that sets an expiry, those of other applications too, and a `SET key value
+/// PX ms` would take a twentieth more.
+fn subscribe_to_keys(ctx: *mut raw::RedisModuleCtx) {
+    static SUBSCRIBED: Once = Once::new();
+    let keys = raw::REDISMODULE_NOTIFY_GENERIC
+        | raw::REDISMODULE_NOTIFY_EXPIRED
+        | raw::REDISMODULE_NOTIFY_EVICTED;
+    // SAFETY: `ctx` is the context of the running command.
+    SUBSCRIBED.call_once(|| unsafe {
+        api!(RedisModule_SubscribeToKeyspaceEvents)(ctx, keys, Some(on_key_event));
+    });
 }
