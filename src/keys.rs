@@ -101,6 +101,13 @@ impl<'call> Key<'call> {
         unsafe { limiter.as_mut() }
     }
 
+    /// The limiter, to be changed in place; `None` when the key does not exist. The key is open for
+    /// writing, and [`Key::changed`] follows.
+    pub fn stored_mut(&mut self) -> Option<&mut Limiter> {
+        // SAFETY: as in `limiter`, and `self` is borrowed mutably.
+        self.limiter.map(|mut limiter| unsafe { limiter.as_mut() })
+    }
+
     /// Applies an effect and moves the TTL where it says. The key is open for writing.
     pub fn apply(&mut self, effect: &Effect) {
         let is_new = self.limiter.is_none();
@@ -111,13 +118,21 @@ impl<'call> Key<'call> {
         limiter.apply(effect);
         // A replica may have lost the key by itself, and is not told the TTL again.
         let expire_at_ms = effect.expire_at_ms.or(is_new.then(|| limiter.expire_at_ms()));
-        if let Some(expire_at_ms) = expire_at_ms {
-            // SAFETY: the key is open for writing.
-            unsafe { api!(RedisModule_SetAbsExpire)(self.key, expire_at_ms) };
-        }
-        self.signal_modified();
+        self.changed(expire_at_ms);
         if begins {
             self.notify(c"rl.blocked");
+        }
+    }
+
+    /// Moves the TTL, if it is to be moved, and tells those who WATCH or track the key. The module
+    /// switched the server's own signal off, which would go out for denials too.
+    pub fn changed(&self, expire_at_ms: Option<i64>) {
+        // SAFETY: the key is open for writing; context and name belong to the running command.
+        unsafe {
+            if let Some(expire_at_ms) = expire_at_ms {
+                api!(RedisModule_SetAbsExpire)(self.key, expire_at_ms);
+            }
+            api!(RedisModule_SignalModifiedKey)(self.ctx, self.name);
         }
     }
 
@@ -133,14 +148,7 @@ impl<'call> Key<'call> {
     /// Makes the key hold this limiter. The key is open for writing.
     pub fn replace(&mut self, limiter: Limiter) {
         *self.limiter_mut() = limiter;
-        self.signal_modified();
-    }
-
-    /// Tells those who WATCH or track the key. The module switched the server's own signal off,
-    /// which would go out for denials too.
-    fn signal_modified(&self) {
-        // SAFETY: context and name belong to the running command.
-        unsafe { api!(RedisModule_SignalModifiedKey)(self.ctx, self.name) };
+        self.changed(None);
     }
 }
 

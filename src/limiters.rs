@@ -2,11 +2,13 @@
 
 use rl_core::blob::Blob;
 use rl_core::codec;
+use rl_core::decision::{Terms, Verdict};
 use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
-use rl_core::request::Arguments;
+use rl_core::plain::{self, Taken};
+use rl_core::request::{Arguments, Named, rule_of};
 use rl_core::slot::slot;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::call::{Call, Effects, Failure};
 use crate::keys::{Access, Key};
@@ -15,11 +17,35 @@ use crate::{config, propagation, waiting};
 /// Up to so many keys a call allocates nothing.
 pub const FEW: usize = 8;
 
+/// What is to be written: keys, by their index, and what is done to each.
+pub type Changes = SmallVec<[(usize, Effect); FEW]>;
+
 /// See the file's head.
 pub struct Limiters<'call> {
     call: &'call Call,
     keys: SmallVec<[Key<'call>; FEW]>,
     corrections: Vec<Correction>,
+}
+
+/// A plain call, decided.
+pub struct Plain {
+    /// Of the keys that deny the one that does so for longest, else the one with the fewest permits
+    /// left; by its index.
+    pub binding: usize,
+    /// What that one answers.
+    pub verdict: Verdict,
+    /// The keys that deny; none when the call is granted.
+    pub denying: SmallVec<[usize; FEW]>,
+}
+
+impl Plain {
+    fn granted(key: usize, verdict: Verdict) -> Plain {
+        Plain { binding: key, verdict, denying: SmallVec::new() }
+    }
+
+    fn denied(key: usize, verdict: Verdict) -> Plain {
+        Plain { denying: smallvec![key], ..Plain::granted(key, verdict) }
+    }
 }
 
 /// A limiter whose stored time was ahead of the clock, as it is to be read instead.
@@ -65,43 +91,120 @@ impl<'call> Limiters<'call> {
         }
     }
 
+    /// Decides a plain call, and grants it in place: see [`rl_core::plain`]. `None`, and nothing is
+    /// changed, when the call is not plain.
+    pub fn decide_plain(&mut self, rules: &[Named<'_>], terms: &Terms<'_>) -> Option<Plain> {
+        if !terms.is_plain() || !self.corrections.is_empty() {
+            return None;
+        }
+        // A single key finds out by taking.
+        if self.keys.len() > 1
+            && let Some(denied) = self.look_plain(rules, terms)?
+        {
+            return Some(denied);
+        }
+        let mut fewest: Option<Plain> = None;
+        let mut taken = SmallVec::<[Taken; FEW]>::new();
+        for (index, key) in self.keys.iter_mut().enumerate() {
+            let Some((rule, limiter)) = rule_of(rules, index).zip(key.stored_mut()) else { break };
+            match plain::take(limiter, &rule.ask, terms) {
+                Some(Ok(one)) => {
+                    key.changed(one.expire_at_ms);
+                    wake(self.call, index);
+                    taken.push(one);
+                    let has_fewest =
+                        |plain: &Plain| plain.verdict.remaining <= one.verdict.remaining;
+                    if !fewest.as_ref().is_some_and(has_fewest) {
+                        fewest = Some(Plain::granted(index, one.verdict));
+                    }
+                }
+                Some(Err(verdict)) => return Some(Plain::denied(index, verdict)),
+                None => break,
+            }
+        }
+        if fewest.is_some() && propagation::has_listener() {
+            self.propagate_plain(&taken, rules, terms.now_ms);
+        } else if fewest.is_some() {
+            self.call.replicate_verbatim();
+        }
+        fewest
+    }
+
+    /// Looks whether a plain call is denied. `None` when it is not plain.
+    fn look_plain(&self, rules: &[Named<'_>], terms: &Terms<'_>) -> Option<Option<Plain>> {
+        let mut longest: Option<Plain> = None;
+        for (index, key) in self.keys.iter().enumerate() {
+            let looked = plain::look(key.limiter()?, &rule_of(rules, index)?.ask, terms)?;
+            match (looked, &mut longest) {
+                (Ok(()), _) => {}
+                (Err(verdict), None) => longest = Some(Plain::denied(index, verdict)),
+                (Err(verdict), Some(longest)) => {
+                    longest.denying.push(index);
+                    if verdict.retry_after_ms > longest.verdict.retry_after_ms {
+                        (longest.binding, longest.verdict) = (index, verdict);
+                    }
+                }
+            }
+        }
+        Some(longest)
+    }
+
+    /// Sends on what was taken in place. Apart, since it takes much of the stack.
+    #[inline(never)]
+    fn propagate_plain(&self, taken: &[Taken], rules: &[Named<'_>], now_ms: i64) {
+        let mut changes = Changes::new();
+        for (index, (key, taken)) in self.keys.iter().zip(taken).enumerate() {
+            if let Some((rule, limiter)) = rule_of(rules, index).zip(key.limiter()) {
+                changes.push((index, plain::effect(limiter, &rule.ask.rule, taken, now_ms)));
+            }
+        }
+        self.propagate(&changes);
+    }
+
     /// Applies effects to their keys and sends them on as one command. With limiters that had to be
     /// corrected there is something to write even without an effect.
-    pub fn write(&mut self, effects: &[(usize, Effect)]) {
-        let corrections = std::mem::take(&mut self.corrections);
-        let corrected = || corrections.iter().map(|correction| (correction.key, &correction.effect));
-        let all = || corrected().chain(effects.iter().map(|(key, effect)| (*key, effect)));
-        if all().next().is_none() {
+    pub fn write(&mut self, mut changes: Changes) {
+        if !self.corrections.is_empty() {
+            let corrections = std::mem::take(&mut self.corrections);
+            changes.insert_many(0, corrections.into_iter().map(|c| (c.key, c.effect)));
+        }
+        if changes.is_empty() {
             return;
         }
-        for (key, effect) in all() {
-            self.apply(key, effect);
+        for (index, effect) in &changes {
+            if let Some(key) = self.keys.get_mut(*index) {
+                key.apply(effect);
+            }
+            wake(self.call, *index);
         }
+        self.propagate(&changes);
+    }
+
+    /// Sends effects on as one command, in the order in which they were applied.
+    fn propagate(&self, changes: &Changes) {
         if !propagation::has_listener() {
             return self.call.replicate_verbatim();
         }
         let mut blob = Blob::new();
-        // Most calls: cheaper than the list of several.
-        if let ([(key, effect)], true) = (effects, corrections.is_empty()) {
+        // Most calls: cheaper than a list.
+        if let [(key, effect)] = changes.as_slice() {
             codec::encode_effect(effect, &mut blob);
             return self.call.replicate(*key, blob.bytes());
         }
         let mut sent = Effects::new(self.call);
-        for (key, effect) in all() {
+        for (key, effect) in changes {
             blob.clear();
             codec::encode_effect(effect, &mut blob);
-            sent.push(key, blob.bytes());
+            sent.push(*key, blob.bytes());
         }
         sent.replicate();
     }
+}
 
-    fn apply(&mut self, index: usize, effect: &Effect) {
-        if let Some(key) = self.keys.get_mut(index) {
-            key.apply(effect);
-        }
-        if waiting::waiters() > 0 {
-            waiting::wake(self.call.context(), self.call.db(), self.call.get(index));
-        }
+/// Has those looked at who wait for a key, an argument.
+fn wake(call: &Call, key: usize) {
+    if waiting::waiters() > 0 {
+        waiting::wake(call.context(), call.db(), call.get(key));
     }
 }
 

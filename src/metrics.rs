@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use lazy_static::lazy_static;
 use redis_module::{InfoContext, RedisGILGuard, RedisResult, raw};
 use redis_module_macros::info_command_handler;
-use rl_core::decision::{Decision, Slot};
-use rl_core::request::Named;
+use rl_core::decision::Slot;
+use rl_core::request::{Named, rule_of};
 use rl_core::rule::Algorithm;
 
 use crate::call::{MainThread, api, clock_ms};
@@ -46,15 +46,13 @@ impl Outcomes {
         Outcomes { granted: Counter::new(), denied: Counter::new(), shadow_denied: Counter::new() }
     }
 
-    /// Counts a limiter. One that had room in a call that another denied is neither.
-    fn count(&self, slot: &Slot<'_>, granted: bool) {
-        let counter = match (slot.lacks_room(), slot.ask().shadow) {
-            (true, true) => &self.shadow_denied,
-            (true, false) => &self.denied,
-            (false, _) if granted => &self.granted,
-            (false, _) => return,
-        };
-        counter.add(1);
+    fn count(&self, outcome: Outcome) {
+        match outcome {
+            Outcome::Granted => self.granted.add(1),
+            Outcome::Denied => self.denied.add(1),
+            Outcome::ShadowDenied => self.shadow_denied.add(1),
+            Outcome::Spared => {}
+        }
     }
 
     fn fields(&self) -> [(&'static str, u64); 3] {
@@ -90,35 +88,64 @@ lazy_static! {
     static ref NAMES: RedisGILGuard<Names> = RedisGILGuard::default();
 }
 
-/// Counts a call that was carried out. `rules` are one for all limiters, or one for each.
-pub fn count(main: &MainThread, decision: &Decision, slots: &[Slot<'_>], rules: &[Named<'_>]) {
-    let granted = decision.granted > 0;
-    let outcome = if granted { &CALLS.granted } else { &CALLS.denied };
-    outcome.add(1);
-    for (i, slot) in slots.iter().enumerate() {
-        if slot.lacks_room() && slot.ask().shadow {
-            CALLS.shadow_denied.add(1);
-        }
-        BY_ALGORITHM[slot.ask().rule.algorithm() as usize].count(slot, granted);
-        if let Some(name) = rules.get(i).or(rules.first()).and_then(|rule| rule.name) {
-            count_name(main, name, slot, granted);
+/// What became of one limiter in a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It granted.
+    Granted,
+    /// It denied.
+    Denied,
+    /// It would have denied, and is only a shadow.
+    ShadowDenied,
+    /// It had room, and another denied.
+    Spared,
+}
+
+impl Outcome {
+    /// Of a limiter in a call that was granted or not.
+    pub fn of(slot: &Slot<'_>, granted: bool) -> Outcome {
+        match (slot.lacks_room(), slot.ask().shadow) {
+            (true, true) => Outcome::ShadowDenied,
+            (true, false) => Outcome::Denied,
+            (false, _) if granted => Outcome::Granted,
+            (false, _) => Outcome::Spared,
         }
     }
 }
 
-fn count_name(main: &MainThread, name: &[u8], slot: &Slot<'_>, granted: bool) {
+/// Counts a call that was carried out, by what became of each limiter.
+pub fn count(
+    main: &MainThread,
+    granted: bool,
+    rules: &[Named<'_>],
+    outcomes: impl Iterator<Item = Outcome>,
+) {
+    CALLS.count(if granted { Outcome::Granted } else { Outcome::Denied });
+    for (key, outcome) in outcomes.enumerate() {
+        if outcome == Outcome::ShadowDenied {
+            CALLS.count(outcome);
+        }
+        let Some(Named { ask, name }) = rule_of(rules, key) else { continue };
+        BY_ALGORITHM[ask.rule.algorithm() as usize].count(outcome);
+        if let Some(name) = name {
+            count_name(main, name, outcome);
+        }
+    }
+}
+
+fn count_name(main: &MainThread, name: &[u8], outcome: Outcome) {
     let mut names = NAMES.lock(main);
     let room = names.known.len() < config::max_names();
     match names.known.get(name) {
-        Some(outcomes) => outcomes.count(slot, granted),
+        Some(outcomes) => outcomes.count(outcome),
         None if room => {
             let outcomes = Box::new(Outcomes::new());
-            outcomes.count(slot, granted);
+            outcomes.count(outcome);
             names.known.insert(name.into(), outcomes);
         }
         None => {
             let others = names.others.get_or_insert_with(|| Box::new(Outcomes::new()));
-            others.count(slot, granted);
+            others.count(outcome);
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use lazy_static::lazy_static;
 use redis_module::RedisGILGuard;
-use rl_core::decision::Slot;
 use rl_core::request::Arguments;
 use rl_core::top::{Counted, Top};
 
@@ -13,17 +12,15 @@ lazy_static! {
     static ref TOP: RedisGILGuard<Top> = RedisGILGuard::default();
 }
 
-/// Counts the keys that denied a call.
-pub fn count_denials(call: &Call, slots: &[Slot<'_>], now_ms: i64) {
+/// Counts the keys, arguments, that denied a call.
+pub fn count_denials(call: &Call, keys: impl Iterator<Item = usize>, now_ms: i64) {
     let shape = config::top_shape();
     if shape.capacity == 0 {
         return;
     }
     let mut top = TOP.lock(call.main_thread());
-    for (key, slot) in slots.iter().enumerate() {
-        if slot.lacks_room() && !slot.ask().shadow {
-            top.add(call.db(), call.get(key), shape, now_ms);
-        }
+    for key in keys {
+        top.add(call.db(), call.get(key), shape, now_ms);
     }
 }
 

@@ -11,6 +11,7 @@
 //! | [`effect`] | that change: results with absolute times |
 //! | `view` | a limiter at one moment under the rule asked, where the algorithms plug in |
 //! | [`decision`] | check every limiter of a call, then deduct from all or from none |
+//! | [`plain`] | the same for the calls that are most of all, in place |
 //! | [`manage`] | what is done to one limiter by hand: refunds, releases, blocks |
 //! | [`status`] | what a limiter tells about itself |
 //! | [`queue`] | who waits for permits, in which order, and when to look again |
@@ -34,6 +35,7 @@ pub mod fixed;
 pub mod limiter;
 pub mod manage;
 mod packed;
+pub mod plain;
 pub mod policy;
 pub mod queue;
 pub mod request;

@@ -159,6 +159,11 @@ impl Limiter {
         matches!(self.state, State::Unused)
     }
 
+    /// Whether a block or an exemption was laid on it.
+    pub(crate) fn has_holds(&self) -> bool {
+        self.holds.is_some()
+    }
+
     /// The block and the exemption.
     pub fn holds(&self) -> Holds {
         self.holds.as_deref().copied().unwrap_or_default()
@@ -277,32 +282,38 @@ impl Limiter {
             if *start_over {
                 self.state = State::Unused;
             }
-            match change {
-                Change::Bucket(bucket) => self.state = State::Bucket(*bucket),
-                Change::Fixed(fixed) => self.state = State::Fixed(*fixed),
-                Change::Counter(counter) => {
-                    self.state = State::Counter(StoredCounter::new(*counter));
-                }
-                Change::Log(change) => match &mut self.state {
-                    State::Sliding(log) => log.apply(*change, rule.window_ms()),
-                    state => {
-                        let mut log = Box::<Log>::default();
-                        log.apply(*change, rule.window_ms());
-                        *state = State::Sliding(log);
-                    }
-                },
-                Change::Lease(change) => match &mut self.state {
-                    State::Concurrency(leases) => leases.apply(change),
-                    state => {
-                        let mut leases = Box::<Leases>::default();
-                        leases.apply(change);
-                        *state = State::Concurrency(leases);
-                    }
-                },
-            }
+            self.change(change, rule.window_ms());
         }
         if let Some(holds) = effect.holds {
             self.set_holds(holds);
+        }
+    }
+
+    /// Applies a change of the algorithm's part, made under a rule with that window.
+    #[inline(always)]
+    pub(crate) fn change(&mut self, change: &Change, window_ms: i64) {
+        match change {
+            Change::Bucket(bucket) => self.state = State::Bucket(*bucket),
+            Change::Fixed(fixed) => self.state = State::Fixed(*fixed),
+            Change::Counter(counter) => {
+                self.state = State::Counter(StoredCounter::new(*counter));
+            }
+            Change::Log(change) => match &mut self.state {
+                State::Sliding(log) => log.apply(*change, window_ms),
+                state => {
+                    let mut log = Box::<Log>::default();
+                    log.apply(*change, window_ms);
+                    *state = State::Sliding(log);
+                }
+            },
+            Change::Lease(change) => match &mut self.state {
+                State::Concurrency(leases) => leases.apply(change),
+                state => {
+                    let mut leases = Box::<Leases>::default();
+                    leases.apply(change);
+                    *state = State::Concurrency(leases);
+                }
+            },
         }
     }
 
@@ -311,8 +322,8 @@ impl Limiter {
         match (&self.state, &write.change) {
             (_, Change::Bucket(_) | Change::Fixed(_) | Change::Counter(_)) => false,
             (State::Sliding(log), Change::Log(LogChange { now_ms, step })) => match step {
-                LogStep::Add { at_ms, .. } if !write.start_over && *at_ms > log.newest_ms() => {
-                    log.grows(now_ms - write.rule.window_ms())
+                LogStep::Add { at_ms, .. } if !write.start_over => {
+                    log.grows(*at_ms, now_ms - write.rule.window_ms())
                 }
                 _ => false,
             },

@@ -10,7 +10,7 @@ use crate::decision::Ask;
 use crate::error::{MAX_KEYS, RequestError, Shown};
 use crate::policy::Policy;
 use crate::rule::{Algorithm, MAX_PERMITS, MAX_WINDOW_MS, Rule, Shape};
-pub use crate::rule_args::Named;
+pub use crate::rule_args::{Named, rule_of};
 use crate::rule_args::{RuleArgs, check_name};
 use crate::word::Words;
 pub use crate::word::{Word, integer};

@@ -18,6 +18,11 @@ pub struct Named<'a> {
     pub name: Option<&'a [u8]>,
 }
 
+/// The rule of a key: there is one for all of a call, or one for each.
+pub fn rule_of<'r, 'a>(rules: &'r [Named<'a>], key: usize) -> Option<&'r Named<'a>> {
+    rules.get(key).or(rules.first())
+}
+
 /// Checks the name of a rule.
 pub(crate) fn check_name(name: &[u8]) -> Result<&[u8], Box<RequestError>> {
     let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.-".contains(byte);

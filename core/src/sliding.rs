@@ -103,9 +103,18 @@ impl Log {
         self.newest_ms
     }
 
-    /// Whether one more entry takes more memory than there is, once what is not later than
-    /// `cutoff_ms` is forgotten.
-    pub fn grows(&self, cutoff_ms: i64) -> bool {
+    /// The time at which a grant at `now_ms` is recorded.
+    pub fn stamp(&self, rule: &Rule, live: Live, resolution: u32, now_ms: i64) -> i64 {
+        // Never behind the newest entry: that one may have been rounded up further.
+        stamp(rule, live.entries, resolution, now_ms).max(self.newest_ms)
+    }
+
+    /// Whether a grant recorded at `at_ms` takes more memory than there is, once what is not later
+    /// than `cutoff_ms` is forgotten.
+    pub fn grows(&self, at_ms: i64, cutoff_ms: i64) -> bool {
+        if at_ms <= self.newest_ms {
+            return false;
+        }
         let live = self.live(cutoff_ms);
         live.entries > 0 && self.run.len() - live.at + ENTRY_BYTES > self.run.capacity()
     }

@@ -306,13 +306,9 @@ impl<'a> Level<'a> {
             }
             (State::Sliding(log), Algorithm::Sliding) => {
                 let live = log.live(now_ms - rule.window_ms());
-                let stamp_ms = sliding::stamp(rule, live.entries, resolution, now_ms);
-                if live.entries == 0 {
-                    return Some(Level::Sliding { live: None, stamp_ms, added: 0 });
-                }
-                // Never behind the newest entry: that one may have been rounded up further.
-                let stamp_ms = stamp_ms.max(log.newest_ms());
-                Some(Level::Sliding { live: Some((log, live)), stamp_ms, added: 0 })
+                let stamp_ms = log.stamp(rule, live, resolution, now_ms);
+                let live = (live.entries > 0).then_some((&**log, live));
+                Some(Level::Sliding { live, stamp_ms, added: 0 })
             }
             (State::Fixed(fixed), Algorithm::Fixed) if same_window && stored.has_shape(rule) => {
                 Some(Level::Fixed(fixed.at(rule, now_ms)))

@@ -13,6 +13,7 @@ use rl_core::decision::{Ask, Decision, Slot, Terms, Verdict, decide};
 use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
 use rl_core::manage::{Hold, hold, refund, release};
+use rl_core::plain;
 use rl_core::rule::{Algorithm, MAX_PERMITS, MAX_TIME_MS, MAX_WINDOW_MS, Rule, Shape};
 
 /// What kind of traffic a run is made of.
@@ -403,6 +404,12 @@ impl World {
         assert_eq!(peeked, (decision, verdicts.clone(), effects.clone()), "{}", context());
         assert_eq!(verdicts, expected.verdicts, "{}", context());
         assert_eq!(decision, expected.decision, "{}", context());
+        if terms.is_plain() {
+            let whole = keys.iter().zip(&asks).zip(verdicts.iter().zip(&effects));
+            let short: Vec<bool> =
+                whole.map(|((i, ask), full)| self.check_plain(*i, ask, &terms, full)).collect();
+            assert!(decision.granted == 1 || short.contains(&false), "{}", context());
+        }
         let wrote: Vec<bool> = effects.iter().map(Option::is_some).collect();
         assert_eq!(wrote, expected.wrote, "{}", context());
 
@@ -429,6 +436,54 @@ impl World {
         let decision = decide(&mut slots, terms);
         let verdicts = slots.iter().map(|slot| *slot.verdict()).collect();
         (decision, verdicts, slots.iter().map(Slot::effect).collect())
+    }
+
+    /// The short way must decide as the long one does. Whether it lets the call through, for this key.
+    fn check_plain(
+        &self,
+        i: usize,
+        ask: &Ask,
+        terms: &Terms<'_>,
+        (verdict, effect): (&Verdict, &Option<Effect>),
+    ) -> bool {
+        let at = &self.at;
+        let Some(stored) = &self.primary[i] else { return false };
+        // Its log has no room for an entry that the other's may have.
+        let mut short = stored.clone();
+        let looked = plain::look(&short, ask, terms);
+        let taken = plain::take(&mut short, ask, terms);
+        let told = taken.map(|taken| taken.map(|_| ()));
+        assert_eq!(told, looked, "{at}: plain");
+        match taken {
+            Some(Ok(taken)) => {
+                assert_eq!(verdict.granted, 1, "{at}: plain");
+                // Another key may have denied the call.
+                if let Some(effect) = effect {
+                    let told = plain::effect(&short, &ask.rule, &taken, terms.now_ms);
+                    assert_eq!(&told, effect, "{at}: plain");
+                    assert_eq!(&taken.verdict, verdict, "{at}: plain");
+                    let mut long = stored.clone();
+                    long.apply(effect);
+                    assert_eq!(short, long, "{at}: plain");
+                }
+                return true;
+            }
+            Some(Err(denied)) => {
+                assert_eq!(&denied, verdict, "{at}: plain");
+                assert_eq!(effect, &None, "{at}: plain");
+            }
+            None => {
+                let same_rule = stored.rule() == Some(ask.rule);
+                let asks_more = ask.cost != 1 || ask.block_ms > 0;
+                let is_held = stored.holds().end_ms() > 0;
+                let grows_or_leases =
+                    matches!(ask.rule.algorithm(), Algorithm::Sliding | Algorithm::Concurrency);
+                let excused = !same_rule || asks_more || is_held || grows_or_leases;
+                assert!(excused, "{at}: not plain");
+            }
+        }
+        assert_eq!(&short, stored, "{at}: changed, though nothing was taken");
+        false
     }
 
     /// What holds of a key that was just written.

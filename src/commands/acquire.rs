@@ -1,16 +1,18 @@
 //! `RL.ACQUIRE`, `RL.ACQUIREX` and `RL.PEEK`: one request, one decision, one reply. They differ in
 //! their grammar and in whether the decision is carried out.
 
-use rl_core::decision::{Decision, Slot, Terms, decide};
-use rl_core::effect::Effect;
-use rl_core::request::{Form, Named, Request, keys_before_rules, parse_acquire, parse_acquirex};
+use rl_core::decision::{Decision, Slot, Terms, Verdict, decide};
+use rl_core::request::{
+    Form, Named, Request, keys_before_rules, parse_acquire, parse_acquirex, rule_of,
+};
 use rl_core::rule::Algorithm;
 use smallvec::SmallVec;
 
 use crate::call::{Call, Command, Failure, FindKeys};
 use crate::config;
 use crate::keys::Access;
-use crate::limiters::{FEW, Limiters};
+use crate::limiters::{Changes, FEW, Limiters, Plain};
+use crate::metrics::Outcome;
 use crate::{metrics, policies, top, waiting};
 
 /// `RL.ACQUIRE`: one rule, one permit of each limiter.
@@ -109,7 +111,7 @@ pub fn deny(call: &Call) {
     fill(&mut slots, &limiters, &request, &rules);
     let decision = decide(&mut slots, &terms(&request, now_ms));
     let denied = Decision { granted: 0, ..decision };
-    Reply::new(&denied, &slots, request.with_keys).send(call);
+    Reply::of_slots(&denied, &slots, request.with_keys).send(call);
 }
 
 /// Puts the numbers of policies in the place of those asked.
@@ -142,7 +144,7 @@ fn fill<'a>(
     rules: &'a [Named<'_>],
 ) {
     for key in 0..request.keys {
-        if let Some(rule) = rules.get(key).or(rules.first()) {
+        if let Some(rule) = rule_of(rules, key) {
             slots.push(Slot::new(limiters.get(key), &rule.ask));
         }
     }
@@ -200,30 +202,65 @@ pub fn answer(
         waiting::wait(call, request.keys, request.timeout_ms, first_look_ms);
         return Ok(None);
     }
-    let mut slots = Slots::new();
-    fill(&mut slots, &limiters, request, rules);
-    let decision = decide(&mut slots, &terms);
-    let reply = Reply::new(&decision, &slots, request.with_keys);
-    if access == Access::Write {
-        let mut effects = SmallVec::<[(usize, Effect); FEW]>::new();
-        let mut grows = false;
-        for (key, slot) in slots.iter().enumerate() {
-            if let Some(effect) = slot.effect() {
-                grows |= slot.grows(&effect);
-                effects.push((key, effect));
-            }
+    if access == Access::Write
+        && !request.with_keys
+        && let Some(Plain { binding, verdict, denying }) = limiters.decide_plain(rules, &terms)
+    {
+        let granted = denying.is_empty();
+        let outcomes = (0..request.keys).map(|key| match granted {
+            true => Outcome::Granted,
+            false if denying.binary_search(&key).is_ok() => Outcome::Denied,
+            false => Outcome::Spared,
+        });
+        metrics::count(call.main_thread(), granted, rules, outcomes);
+        if !granted {
+            top::count_denials(call, denying.into_iter(), now_ms);
         }
-        if grows && call.is_out_of_memory() {
-            return Err(Failure::OutOfMemory);
-        }
-        metrics::count(call.main_thread(), &decision, &slots, rules);
-        if decision.granted == 0 {
-            top::count_denials(call, &slots, terms.now_ms);
-        }
-        drop(slots);
-        limiters.write(&effects);
+        let (granted, retry_after_ms) = (u64::from(granted), verdict.retry_after_ms);
+        let decision = Decision { granted, retry_after_ms, binding };
+        return Ok(Some(Reply::new(&decision, &verdict)));
     }
-    Ok(Some(reply))
+    decide_in_full(call, request, rules, &mut limiters, &terms, access).map(Some)
+}
+
+/// Decides what is not plain. Apart, since it takes much of the stack.
+#[inline(never)]
+fn decide_in_full(
+    call: &Call,
+    request: &Request<'_>,
+    rules: &[Named<'_>],
+    limiters: &mut Limiters<'_>,
+    terms: &Terms<'_>,
+    access: Access,
+) -> Result<Reply, Failure> {
+    let mut slots = Slots::new();
+    fill(&mut slots, limiters, request, rules);
+    let decision = decide(&mut slots, terms);
+    let reply = Reply::of_slots(&decision, &slots, request.with_keys);
+    if access == Access::Read {
+        return Ok(reply);
+    }
+    let mut changes = Changes::new();
+    let mut grows = false;
+    for (key, slot) in slots.iter().enumerate() {
+        if let Some(effect) = slot.effect() {
+            grows |= slot.grows(&effect);
+            changes.push((key, effect));
+        }
+    }
+    if grows && call.is_out_of_memory() {
+        return Err(Failure::OutOfMemory);
+    }
+    let granted = decision.granted > 0;
+    let outcomes = slots.iter().map(|slot| Outcome::of(slot, granted));
+    metrics::count(call.main_thread(), granted, rules, outcomes);
+    if !granted {
+        let denying = slots.iter().enumerate().filter(|(_, slot)| slot.denies());
+        top::count_denials(call, denying.map(|(key, _)| key), terms.now_ms);
+    }
+    drop(slots);
+    limiters.write(changes);
+    Ok(reply)
 }
 
 /// The answer to a call: numbers only, so that it can be sent when everything is written.
@@ -257,8 +294,8 @@ impl Reply {
         self.call[3] >= 0
     }
 
-    fn new(decision: &Decision, slots: &[Slot<'_>], with_keys: bool) -> Reply {
-        let binding = slots.get(decision.binding).map(|slot| *slot.verdict()).unwrap_or_default();
+    /// `binding` is what the binding key answers.
+    fn new(decision: &Decision, binding: &Verdict) -> Reply {
         let call = [
             decision.granted as i64,
             binding.limit as i64,
@@ -267,8 +304,13 @@ impl Reply {
             binding.reset_after_ms,
             decision.binding as i64,
         ];
+        Reply { call, keys: None }
+    }
+
+    fn of_slots(decision: &Decision, slots: &[Slot<'_>], with_keys: bool) -> Reply {
+        let binding = slots.get(decision.binding).map(|slot| *slot.verdict()).unwrap_or_default();
         let keys = with_keys.then(|| slots.iter().map(key_reply).collect());
-        Reply { call, keys }
+        Reply { keys, ..Reply::new(decision, &binding) }
     }
 
     /// Answers it.

@@ -5,11 +5,10 @@ use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
 use rl_core::manage::{Hold, hold, refund, release};
 use rl_core::request::{parse_hold, parse_refund, parse_release};
-use smallvec::SmallVec;
 
 use crate::call::{Call, Command, Failure};
 use crate::keys::Access;
-use crate::limiters::{FEW, Limiters};
+use crate::limiters::{Changes, Limiters};
 
 /// `RL.REFUND`: gives permits back.
 pub struct Refund;
@@ -63,19 +62,20 @@ fn change_each(
     let now_ms = call.now_ms();
     let mut limiters = Limiters::new(call);
     limiters.open(keys, Access::Write, now_ms)?;
-    let mut effects = SmallVec::<[(usize, Effect); FEW]>::new();
+    let mut changes = Changes::new();
     let mut creates = false;
     for key in 0..keys {
         let stored = limiters.get(key);
         if let Some(effect) = change(stored, now_ms) {
             creates |= stored.is_none();
-            effects.push((key, effect));
+            changes.push((key, effect));
         }
     }
     if creates && call.is_out_of_memory() {
         return Err(Failure::OutOfMemory);
     }
-    limiters.write(&effects);
-    call.reply_integers(&[effects.len() as i64]);
+    let changed = changes.len() as i64;
+    limiters.write(changes);
+    call.reply_integers(&[changed]);
     Ok(())
 }
