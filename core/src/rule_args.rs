@@ -76,6 +76,7 @@ impl<'a> RuleArgs<'a> {
     }
 
     /// Takes a pair whose word belongs to a rule.
+    #[inline(always)]
     pub fn set(&mut self, word: Word, value: &'a [u8]) -> Result<(), Box<RequestError>> {
         match word {
             Word::Window => self.window_ms = word.duration(value, 1)?,
@@ -92,6 +93,7 @@ impl<'a> RuleArgs<'a> {
     }
 
     /// Builds the rule with that number, counted from 1.
+    #[inline(always)]
     pub fn finish(self, number: usize) -> Result<Named<'a>, Box<RequestError>> {
         for word in [Word::Window, Word::Limit, Word::Algo] {
             if !self.given.has(word) {

@@ -45,6 +45,7 @@ mod peek;
 mod policy;
 mod policy_grammar;
 mod policy_kept;
+mod propagation;
 mod replication;
 mod reshard;
 mod routing;

@@ -27,13 +27,13 @@ fn random_rule(random: &mut Random) -> String {
 }
 
 /// A mix of calls, with the rule of a key changed now and then.
-struct Traffic {
+pub struct Traffic {
     random: Random,
     rule: String,
 }
 
 impl Traffic {
-    fn new(seed: u64) -> Traffic {
+    pub fn new(seed: u64) -> Traffic {
         let mut random = Random(seed);
         let rule = random_rule(&mut random);
         Traffic { random, rule }
@@ -47,7 +47,7 @@ impl Traffic {
     }
 
     /// Runs so many steps, and returns how many calls were granted.
-    fn run(&mut self, client: &mut Client, steps: usize) -> i64 {
+    pub fn run(&mut self, client: &mut Client, steps: usize) -> i64 {
         let mut granted = 0;
         for _ in 0..steps {
             match self.random.below(12) {
@@ -90,7 +90,7 @@ impl Traffic {
 }
 
 /// Both have the same data, and every key expires at the same time.
-fn assert_same(primary: &Server, replica: &Server) {
+pub fn assert_same(primary: &Server, replica: &Server) {
     let (mut ahead, mut behind) = (primary.client(), replica.client());
     // Expiry would go on while we look.
     ahead.run("DEBUG SET-ACTIVE-EXPIRE 0");
@@ -131,16 +131,7 @@ fn replicas_are_alike_after_random_traffic() {
 #[test]
 fn a_full_sync_in_the_middle_of_traffic() {
     let primary = Server::start();
-    let done = AtomicBool::new(false);
-    let replicas: Vec<Server> = thread::scope(|scope| {
-        let traffic = scope.spawn(|| {
-            let (mut client, mut traffic) = (primary.client(), Traffic::new(7));
-            while !done.load(Ordering::Relaxed) {
-                traffic.run(&mut client, 20);
-            }
-        });
-        // Stops the traffic on a panic too.
-        let stop = StopOnDrop(&done);
+    let replicas = during_traffic(&primary, 7, || {
         let first =
             Server::builder().replica_of(&primary).conf("repl-diskless-load disabled").start();
         let second = Server::builder().conf("repl-diskless-load swapdb").start();
@@ -154,14 +145,28 @@ fn a_full_sync_in_the_middle_of_traffic() {
                 (client.info("replication", "master_link_status") == "up").then_some(())
             });
         }
-        drop(stop);
-        traffic.join().expect("the traffic");
         replicas
     });
     assert_eq!(primary.client().info_number("stats", "sync_full"), 2);
     for replica in &replicas {
         assert_same(&primary, replica);
     }
+}
+
+/// Does something while there is traffic, which has ended when this returns.
+pub fn during_traffic<T>(server: &Server, seed: u64, work: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut client, mut traffic) = (server.client(), Traffic::new(seed));
+            while !done.load(Ordering::Relaxed) {
+                traffic.run(&mut client, 20);
+            }
+        });
+        // On a panic too.
+        let _stop = StopOnDrop(&done);
+        work()
+    })
 }
 
 struct StopOnDrop<'a>(&'a AtomicBool);
