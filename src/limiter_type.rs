@@ -210,13 +210,13 @@ extern "C" fn defrag(
             }
             match limiter.state_mut() {
                 State::Sliding(log) => {
-                    move_box(ctx, log);
-                    let run = log.run_mut();
-                    if run.capacity() > 0
-                        && let Some(moved) = moved(ctx, run.as_mut_ptr().cast())
+                    let bytes = log.bytes_mut();
+                    let len = bytes.len();
+                    if len > 0
+                        && let Some(moved) = moved(ctx, bytes.as_mut_ptr().cast())
                     {
-                        let (len, capacity) = (run.len(), run.capacity());
-                        ptr::write(run, Vec::from_raw_parts(moved.cast(), len, capacity));
+                        let moved = ptr::slice_from_raw_parts_mut(moved.cast(), len);
+                        ptr::write(bytes, Box::from_raw(moved));
                     }
                 }
                 // The nodes of its maps stay where they are: the standard library owns them.

@@ -427,7 +427,7 @@ impl Reader<'_> {
     fn state(&mut self, rule: &Rule) -> Option<State> {
         Some(match rule.algorithm() {
             Algorithm::Bucket => State::Bucket(self.bucket(rule)?),
-            Algorithm::Sliding => State::Sliding(Box::new(Log::decode(self.bytes, &mut self.at)?)),
+            Algorithm::Sliding => State::Sliding(Log::decode(self.bytes, &mut self.at)?),
             Algorithm::Fixed => State::Fixed(self.fixed(rule)?),
             Algorithm::Counter => State::Counter(StoredCounter::new(self.counter(rule)?)),
             Algorithm::Concurrency => {

@@ -61,7 +61,7 @@ pub enum State {
     /// See [`crate::bucket`].
     Bucket(Bucket),
     /// See [`crate::sliding`].
-    Sliding(Box<Log>),
+    Sliding(Log),
     /// See [`crate::fixed`].
     Fixed(Fixed),
     /// See [`crate::counter`].
@@ -203,7 +203,7 @@ impl Limiter {
         let holds = self.holds.as_deref().map_or(0, size_of_val);
         holds
             + match &self.state {
-                State::Sliding(log) => size_of::<Log>() + log.heap_bytes(),
+                State::Sliding(log) => log.heap_bytes(),
                 State::Concurrency(leases) => size_of::<Leases>() + leases.heap_bytes(),
                 _ => 0,
             }
@@ -212,7 +212,7 @@ impl Limiter {
     /// How many allocations the limiter is made of, about.
     pub fn allocations(&self) -> usize {
         1 + match &self.state {
-            State::Sliding(_) => 2,
+            State::Sliding(_) => 1,
             State::Concurrency(leases) => 1 + leases.len(),
             _ => 0,
         }
@@ -301,7 +301,7 @@ impl Limiter {
             Change::Log(change) => match &mut self.state {
                 State::Sliding(log) => log.apply(*change, window_ms),
                 state => {
-                    let mut log = Box::<Log>::default();
+                    let mut log = Log::default();
                     log.apply(*change, window_ms);
                     *state = State::Sliding(log);
                 }

@@ -8,8 +8,10 @@
 //!
 //! **Layout.** Entries are a run of variable-length integers: the permits of an entry, then the gap
 //! in milliseconds to the next one. The first entry's time and the newest entry's time and permits
-//! are kept aside. That makes an append, a prune from the front and a give-back from the end O(1)
-//! an entry, and takes two or three bytes an entry where a sorted set takes more than a hundred.
+//! are kept aside, in the [`Head`]. That makes an append, a prune from the front and a give-back from
+//! the end O(1) an entry, and takes two or three bytes an entry where a sorted set takes more than a
+//! hundred. Head and run share one allocation of whole cache lines: with many limiters a grant takes
+//! as long as the memory does.
 //!
 //! **Invariants**: `entries` and `permits` are 0 and the run is empty, or: gaps are above 0, every
 //! entry holds at least one permit, and `permits` is their sum.
@@ -24,25 +26,75 @@ pub const DEFAULT_RESOLUTION: u32 = 4096;
 /// each time that its window doubles.
 const MAX_ENTRIES: u32 = 1 << 22;
 
-/// The longest entry of a run.
-const ENTRY_BYTES: usize = 2 * varint::MAX_LEN;
-
 /// What a log keeps allocated, however short it gets.
 const KEPT_BYTES: usize = 256;
 
-/// The stored state of a sliding limiter.
+/// A cache line: allocations are a multiple of it, and allocators then begin them with one.
+const LINE_BYTES: usize = 64;
+
+/// The stored state of a sliding limiter: the [`Head`], then the run, then room for more. No bytes at
+/// all before the first grant.
 #[derive(Clone, Debug, Default)]
-pub struct Log {
+pub struct Log(Box<[u8]>);
+
+/// The numbers of a log, in seven words.
+#[derive(Clone, Copy, Debug, Default)]
+struct Head {
     first_ms: i64,
     newest_ms: i64,
     newest_permits: u64,
     permits: u64,
-    entries: u32,
     /// The clock at the last grant. The newest entry may rightly be ahead of it, rounded up.
     granted_ms: i64,
-    /// Where the first entry starts in `run`; what is before it has been pruned.
-    head: usize,
-    run: Vec<u8>,
+    entries: u32,
+    /// Where the first entry starts in the run; what is before it has been pruned.
+    start: u32,
+    /// Where the run ends.
+    end: u32,
+}
+
+const HEAD_WORDS: usize = 7;
+const HEAD_BYTES: usize = HEAD_WORDS * 8;
+
+impl Head {
+    /// Reads the head of a log; zeros if it has none.
+    #[inline(always)]
+    fn read(bytes: &[u8]) -> Head {
+        let Some(bytes) = bytes.first_chunk::<HEAD_BYTES>() else {
+            return Head::default();
+        };
+        let (words, _) = bytes.as_chunks::<8>();
+        let [first_ms, newest_ms, newest_permits, permits, granted_ms, entries, bounds] =
+            std::array::from_fn(|i| words.get(i).map_or(0, |word| u64::from_le_bytes(*word)));
+        Head {
+            first_ms: first_ms as i64,
+            newest_ms: newest_ms as i64,
+            newest_permits,
+            permits,
+            granted_ms: granted_ms as i64,
+            entries: entries as u32,
+            start: bounds as u32,
+            end: (bounds >> 32) as u32,
+        }
+    }
+
+    #[inline(always)]
+    fn write(&self, bytes: &mut [u8]) {
+        let bounds = u64::from(self.end) << 32 | u64::from(self.start);
+        let words: [u64; HEAD_WORDS] = [
+            self.first_ms as u64,
+            self.newest_ms as u64,
+            self.newest_permits,
+            self.permits,
+            self.granted_ms as u64,
+            u64::from(self.entries),
+            bounds,
+        ];
+        if let Some(bytes) = bytes.first_chunk_mut::<HEAD_BYTES>() {
+            let (places, _) = bytes.as_chunks_mut::<8>();
+            places.iter_mut().zip(words).for_each(|(place, word)| *place = word.to_le_bytes());
+        }
+    }
 }
 
 /// The entries of a log that count at one moment: a cursor, which changes nothing.
@@ -98,93 +150,76 @@ pub fn stamp(rule: &Rule, entries: u32, resolution: u32, now_ms: i64) -> i64 {
 }
 
 impl Log {
+    #[inline(always)]
+    fn head(&self) -> Head {
+        Head::read(&self.0)
+    }
+
+    #[inline(always)]
+    fn run(&self) -> &[u8] {
+        run(&self.0)
+    }
+
     /// When the newest permits were granted; the epoch for an empty log.
+    #[inline(always)]
     pub fn newest_ms(&self) -> i64 {
-        self.newest_ms
+        self.head().newest_ms
     }
 
     /// The time at which a grant at `now_ms` is recorded.
     pub fn stamp(&self, rule: &Rule, live: Live, resolution: u32, now_ms: i64) -> i64 {
         // Never behind the newest entry: that one may have been rounded up further.
-        stamp(rule, live.entries, resolution, now_ms).max(self.newest_ms)
+        stamp(rule, live.entries, resolution, now_ms).max(self.newest_ms())
     }
 
     /// Whether a grant recorded at `at_ms` takes more memory than there is, once what is not later
     /// than `cutoff_ms` is forgotten.
     pub fn grows(&self, at_ms: i64, cutoff_ms: i64) -> bool {
-        if at_ms <= self.newest_ms {
+        let head = self.head();
+        if at_ms <= head.newest_ms {
             return false;
         }
         let live = self.live(cutoff_ms);
-        live.entries > 0 && self.run.len() - live.at + ENTRY_BYTES > self.run.capacity()
+        let used = (head.end as usize).saturating_sub(live.at);
+        live.entries > 0 && used + entry_bytes(&head, at_ms) > self.run().len()
     }
 
     /// Whether something was granted after `now_ms`: the clock stepped back since.
+    #[inline(always)]
     pub fn is_ahead(&self, now_ms: i64) -> bool {
-        self.granted_ms > now_ms
+        self.head().granted_ms > now_ms
     }
 
     /// Entries stored, those included that have left and were not pruned yet.
     pub fn entries(&self) -> u32 {
-        self.entries
+        self.head().entries
     }
 
     /// Bytes allocated besides the struct itself.
     pub fn heap_bytes(&self) -> usize {
-        self.run.capacity()
+        self.0.len()
     }
 
-    /// The buffer, for a caller that relocates allocations.
-    pub fn run_mut(&mut self) -> &mut Vec<u8> {
-        &mut self.run
+    /// The allocation, for a caller that relocates it.
+    pub fn bytes_mut(&mut self) -> &mut Box<[u8]> {
+        &mut self.0
     }
 
     /// The entries later than `cutoff_ms`.
+    #[inline(always)]
     pub fn live(&self, cutoff_ms: i64) -> Live {
-        let mut live = Live {
-            at: self.head,
-            first_ms: self.first_ms,
-            permits: self.permits,
-            entries: self.entries,
-        };
-        if self.newest_ms <= cutoff_ms {
-            return Live { entries: 0, permits: 0, ..live };
-        }
-        while live.entries > 0 && live.first_ms <= cutoff_ms {
-            self.advance(&mut live);
-        }
-        live
-    }
-
-    /// Drops the first entry of `live` and returns its permits.
-    fn advance(&self, live: &mut Live) -> u64 {
-        let next = match live.entries {
-            0 | 1 => None,
-            _ => varint::read(&self.run, &mut live.at).zip(varint::read(&self.run, &mut live.at)),
-        };
-        match next {
-            Some((permits, gap_ms)) => {
-                live.permits -= permits;
-                live.first_ms += gap_ms as i64;
-                live.entries -= 1;
-                permits
-            }
-            None => {
-                live.entries = 0;
-                std::mem::take(&mut live.permits)
-            }
-        }
+        live(&self.head(), self.run(), cutoff_ms)
     }
 
     /// The first moment at which at most `at_most` of the live permits are left.
     /// `None` when even the newest must leave for that, and so with it everything added since.
     pub fn earliest(&self, mut live: Live, window_ms: i64, at_most: u64) -> Option<i64> {
-        if at_most < self.newest_permits {
+        if at_most < self.head().newest_permits {
             return None;
         }
         while live.entries > 1 {
             let left_at_ms = live.first_ms.saturating_add(window_ms);
-            self.advance(&mut live);
+            live.advance(self.run());
             if live.permits <= at_most {
                 return Some(left_at_ms);
             }
@@ -196,157 +231,256 @@ impl Log {
     /// log in a valid state.
     pub fn apply(&mut self, change: LogChange, window_ms: i64) {
         let LogChange { now_ms, step } = change;
+        let mut open = Open::new(self);
         match step {
             LogStep::Add { at_ms, permits } => {
-                self.prune(now_ms.saturating_sub(window_ms));
-                self.push(at_ms, permits);
-                self.granted_ms = now_ms;
+                open.prune(now_ms.saturating_sub(window_ms));
+                open.push(at_ms, permits);
+                open.head.granted_ms = now_ms;
             }
             LogStep::GiveBack(permits) => {
-                self.prune(now_ms.saturating_sub(window_ms));
-                self.give_back(permits);
+                open.prune(now_ms.saturating_sub(window_ms));
+                open.give_back(permits);
             }
             LogStep::PullBack => {
                 let mut ahead = 0;
-                while self.entries > 0 && self.newest_ms > now_ms {
-                    ahead += self.newest_permits;
-                    self.pop();
+                while open.head.entries > 0 && open.head.newest_ms > now_ms {
+                    ahead += open.head.newest_permits;
+                    open.pop();
                 }
-                self.push(now_ms, ahead);
-                self.granted_ms = self.granted_ms.min(now_ms);
+                open.push(now_ms, ahead);
+                open.head.granted_ms = open.head.granted_ms.min(now_ms);
             }
         }
-    }
-
-    fn push(&mut self, at_ms: i64, permits: u64) {
-        let permits = permits.min(MAX_IN_USE - self.permits);
-        if permits == 0 {
-            return;
-        }
-        if self.entries == 0 {
-            self.first_ms = at_ms;
-            self.newest_ms = at_ms;
-        }
-        if at_ms > self.newest_ms {
-            // By a quarter rather than doubling: logs are many and live long, and are copied
-            // rarely.
-            if self.run.capacity() - self.run.len() < ENTRY_BYTES {
-                self.run.drain(..self.head);
-                self.head = 0;
-                if self.run.capacity() - self.run.len() < ENTRY_BYTES {
-                    self.run.reserve_exact(ENTRY_BYTES + self.run.len() / 4);
-                }
-            }
-            varint::write(&mut self.run, self.newest_permits);
-            varint::write(&mut self.run, (at_ms - self.newest_ms) as u64);
-            self.newest_ms = at_ms;
-            self.newest_permits = 0;
-        }
-        if self.newest_permits == 0 {
-            self.entries += 1;
-        }
-        self.newest_permits += permits;
-        self.permits += permits;
-    }
-
-    fn prune(&mut self, cutoff_ms: i64) {
-        let live = self.live(cutoff_ms);
-        if live.entries == self.entries {
-            return;
-        }
-        if live.entries == 0 {
-            let mut run = std::mem::take(&mut self.run);
-            run.clear();
-            *self = Log { run, granted_ms: self.granted_ms, ..Log::default() };
-        } else {
-            self.first_ms = live.first_ms;
-            self.permits = live.permits;
-            self.entries = live.entries;
-            self.head = live.at;
-            // Compacting only when most of the run is dead makes pruning O(1) an entry.
-            if self.head <= self.run.len() / 2 {
-                return;
-            }
-            self.run.drain(..self.head);
-            self.head = 0;
-        }
-        if self.run.capacity() > KEPT_BYTES + 4 * self.run.len() {
-            self.run.shrink_to(KEPT_BYTES.max(2 * self.run.len()));
-        }
-    }
-
-    /// Removes the newest entry.
-    fn pop(&mut self) {
-        self.permits -= self.newest_permits;
-        self.entries -= 1;
-        let before = match self.entries {
-            0 => None,
-            _ => varint::pop(&mut self.run, self.head).zip(varint::pop(&mut self.run, self.head)),
-        };
-        match before {
-            Some((gap_ms, permits)) => {
-                self.newest_ms -= gap_ms as i64;
-                self.newest_permits = permits;
-            }
-            None => *self = Log { granted_ms: self.granted_ms, ..Log::default() },
-        }
-    }
-
-    fn give_back(&mut self, mut permits: u64) {
-        while self.entries > 0 && permits >= self.newest_permits {
-            permits -= self.newest_permits;
-            self.pop();
-        }
-        if self.entries > 0 {
-            self.newest_permits -= permits;
-            self.permits -= permits;
-        }
+        open.close();
     }
 
     /// Appends the stored form: the entries, what was pruned left out.
     pub fn encode(&self, out: &mut impl Sink) {
-        varint::write_signed(out, self.granted_ms);
-        varint::write(out, u64::from(self.entries));
-        if self.entries > 0 {
-            varint::write_signed(out, self.first_ms - self.granted_ms);
-            out.put(&self.run[self.head..]);
-            varint::write(out, self.newest_permits);
+        let head = self.head();
+        varint::write_signed(out, head.granted_ms);
+        varint::write(out, u64::from(head.entries));
+        if head.entries > 0 {
+            varint::write_signed(out, head.first_ms - head.granted_ms);
+            out.put(self.run().get(head.start as usize..head.end as usize).unwrap_or_default());
+            varint::write(out, head.newest_permits);
         }
     }
 
-    /// Reads the stored form. `None` when it breaks an invariant. Allocates no more than the bytes
-    /// there are.
+    /// Reads the stored form. `None` when it breaks an invariant. Allocates about as much as the
+    /// bytes there are.
     pub fn decode(bytes: &[u8], at: &mut usize) -> Option<Log> {
         let time = |ms: i64| (0..=MAX_TIME_MS).contains(&ms).then_some(ms);
         let granted_ms = time(varint::read_signed(bytes, at)?)?;
         let entries = varint::read(bytes, at)?;
         let entries = u32::try_from(entries).ok().filter(|entries| *entries <= MAX_ENTRIES)?;
+        let mut head = Head { granted_ms, entries, ..Head::default() };
         if entries == 0 {
-            return Some(Log { granted_ms, ..Log::default() });
+            return Some(Log::of(head, &[]));
         }
-        let first_ms = time(granted_ms.checked_add(varint::read_signed(bytes, at)?)?)?;
+        head.first_ms = time(granted_ms.checked_add(varint::read_signed(bytes, at)?)?)?;
         let start = *at;
-        let (mut newest_ms, mut permits) = (first_ms, 0u64);
+        let (mut newest_ms, mut permits) = (head.first_ms, 0u64);
         for _ in 1..entries {
             permits = permits.checked_add(varint::read(bytes, at).filter(|n| *n > 0)?)?;
             let gap_ms = i64::try_from(varint::read(bytes, at).filter(|n| *n > 0)?).ok()?;
             newest_ms = newest_ms.checked_add(gap_ms)?;
         }
-        let run = bytes.get(start..*at)?.to_vec();
-        let newest_permits = varint::read(bytes, at).filter(|n| *n > 0)?;
-        permits = permits.checked_add(newest_permits)?;
-        let newest_ms = time(newest_ms)?;
-        let head = 0;
-        (permits <= MAX_IN_USE).then_some(Log {
-            first_ms,
-            newest_ms,
-            newest_permits,
-            permits,
-            entries,
-            granted_ms,
-            head,
-            run,
-        })
+        let run = bytes.get(start..*at)?;
+        head.newest_ms = time(newest_ms)?;
+        head.newest_permits = varint::read(bytes, at).filter(|n| *n > 0)?;
+        head.permits = permits.checked_add(head.newest_permits)?;
+        (head.permits <= MAX_IN_USE).then(|| Log::of(head, run))
+    }
+
+    /// A log of these numbers and this run.
+    fn of(head: Head, run: &[u8]) -> Log {
+        Log(allocation(run.len(), &Head { start: 0, end: run.len() as u32, ..head }, run))
+    }
+}
+
+/// Room for a head and so many bytes of a run, with these in it.
+fn allocation(run_bytes: usize, head: &Head, run: &[u8]) -> Box<[u8]> {
+    let len = HEAD_BYTES + run_bytes.max(run.len());
+    let mut bytes = vec![0; len.next_multiple_of(LINE_BYTES)].into_boxed_slice();
+    head.write(&mut bytes);
+    if let Some(place) = bytes.get_mut(HEAD_BYTES..HEAD_BYTES + run.len()) {
+        place.copy_from_slice(run);
+    }
+    bytes
+}
+
+/// The run and the room behind it.
+#[inline(always)]
+fn run(bytes: &[u8]) -> &[u8] {
+    bytes.get(HEAD_BYTES..).unwrap_or_default()
+}
+
+/// How many bytes of a run it takes to begin an entry at `at_ms`, a time after the newest one.
+fn entry_bytes(head: &Head, at_ms: i64) -> usize {
+    varint::len(head.newest_permits) + varint::len((at_ms - head.newest_ms) as u64)
+}
+
+/// The entries that are later than `cutoff_ms`.
+#[inline(always)]
+fn live(head: &Head, run: &[u8], cutoff_ms: i64) -> Live {
+    let Head { first_ms, permits, entries, .. } = *head;
+    let mut live = Live { at: head.start as usize, first_ms, permits, entries };
+    if head.newest_ms <= cutoff_ms {
+        return Live { entries: 0, permits: 0, ..live };
+    }
+    while live.entries > 0 && live.first_ms <= cutoff_ms {
+        live.advance(run);
+    }
+    live
+}
+
+impl Live {
+    /// Drops the first entry.
+    fn advance(&mut self, run: &[u8]) {
+        let next = match self.entries {
+            0 | 1 => None,
+            _ => varint::read(run, &mut self.at).zip(varint::read(run, &mut self.at)),
+        };
+        match next {
+            Some((permits, gap_ms)) => {
+                self.permits -= permits;
+                self.first_ms += gap_ms as i64;
+                self.entries -= 1;
+            }
+            None => (self.entries, self.permits) = (0, 0),
+        }
+    }
+}
+
+/// A log that is being changed, with its numbers apart.
+struct Open<'a> {
+    head: Head,
+    bytes: &'a mut Box<[u8]>,
+}
+
+impl Open<'_> {
+    fn new(log: &mut Log) -> Open<'_> {
+        if log.0.is_empty() {
+            log.0 = allocation(0, &Head::default(), &[]);
+        }
+        Open { head: log.head(), bytes: &mut log.0 }
+    }
+
+    fn close(self) {
+        self.head.write(self.bytes);
+    }
+
+    fn push(&mut self, at_ms: i64, permits: u64) {
+        let permits = permits.min(MAX_IN_USE - self.head.permits);
+        if permits == 0 {
+            return;
+        }
+        if self.head.entries == 0 {
+            self.head.first_ms = at_ms;
+            self.head.newest_ms = at_ms;
+        }
+        if at_ms > self.head.newest_ms {
+            self.make_room(entry_bytes(&self.head, at_ms));
+            self.append(self.head.newest_permits);
+            self.append((at_ms - self.head.newest_ms) as u64);
+            self.head.newest_ms = at_ms;
+            self.head.newest_permits = 0;
+        }
+        if self.head.newest_permits == 0 {
+            self.head.entries += 1;
+        }
+        self.head.newest_permits += permits;
+        self.head.permits += permits;
+    }
+
+    /// Makes room for so many bytes behind the run.
+    fn make_room(&mut self, needed: usize) {
+        let Head { start, end, .. } = self.head;
+        let (used, room) = ((end - start) as usize, run(self.bytes).len());
+        if end as usize + needed <= room {
+            return;
+        }
+        if used + needed <= room {
+            self.compact();
+        } else {
+            // By a quarter rather than doubling: logs are many and live long, and are copied rarely.
+            self.reallocate(used + needed + used / 4);
+        }
+    }
+
+    /// Moves the run to the front of its room.
+    fn compact(&mut self) {
+        let Head { start, end, .. } = self.head;
+        self.bytes.copy_within(HEAD_BYTES + start as usize..HEAD_BYTES + end as usize, HEAD_BYTES);
+        (self.head.start, self.head.end) = (0, end - start);
+    }
+
+    /// Moves the run to an allocation with room for so many bytes of it.
+    fn reallocate(&mut self, run_bytes: usize) {
+        let Head { start, end, .. } = self.head;
+        let run = run(self.bytes).get(start as usize..end as usize).unwrap_or_default();
+        *self.bytes = allocation(run_bytes, &self.head, run);
+        (self.head.start, self.head.end) = (0, end - start);
+    }
+
+    /// Appends a number to the run, which has room for it.
+    fn append(&mut self, value: u64) {
+        if let Some(place) = self.bytes.get_mut(HEAD_BYTES + self.head.end as usize..) {
+            self.head.end += varint::write_into(place, value) as u32;
+        }
+    }
+
+    fn prune(&mut self, cutoff_ms: i64) {
+        let live = live(&self.head, run(self.bytes), cutoff_ms);
+        if live.entries == self.head.entries {
+            return;
+        }
+        if live.entries == 0 {
+            self.head = Head { granted_ms: self.head.granted_ms, ..Head::default() };
+        } else {
+            self.head.first_ms = live.first_ms;
+            self.head.permits = live.permits;
+            self.head.entries = live.entries;
+            self.head.start = live.at as u32;
+            // Compacting only when most of the run is dead makes pruning O(1) an entry.
+            if self.head.start <= self.head.end / 2 {
+                return;
+            }
+            self.compact();
+        }
+        let used = self.head.end as usize;
+        if run(self.bytes).len() > KEPT_BYTES + 4 * used {
+            self.reallocate(KEPT_BYTES.max(2 * used));
+        }
+    }
+
+    /// Removes the newest entry.
+    fn pop(&mut self) {
+        self.head.permits -= self.head.newest_permits;
+        self.head.entries -= 1;
+        let (mut end, floor) = (self.head.end as usize, self.head.start as usize);
+        let mut number = || varint::pop(run(self.bytes), &mut end, floor);
+        let before = if self.head.entries > 0 { number().zip(number()) } else { None };
+        match before {
+            Some((gap_ms, permits)) => {
+                self.head.newest_ms -= gap_ms as i64;
+                self.head.newest_permits = permits;
+                self.head.end = end as u32;
+            }
+            None => self.head = Head { granted_ms: self.head.granted_ms, ..Head::default() },
+        }
+    }
+
+    fn give_back(&mut self, mut permits: u64) {
+        while self.head.entries > 0 && permits >= self.head.newest_permits {
+            permits -= self.head.newest_permits;
+            self.pop();
+        }
+        if self.head.entries > 0 {
+            self.head.newest_permits -= permits;
+            self.head.permits -= permits;
+        }
     }
 }
 

@@ -61,6 +61,27 @@ fn fill(bytes: &mut [u8; MAX_LEN], mut value: u64) -> usize {
     MAX_LEN
 }
 
+/// How many bytes a value takes.
+pub fn len(value: u64) -> usize {
+    (u64::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
+}
+
+/// Writes a value to the front of `place` and returns its length; 0 when there is no room.
+pub fn write_into(place: &mut [u8], value: u64) -> usize {
+    if let Some(room) = place.first_chunk_mut() {
+        return fill(room, value);
+    }
+    let mut bytes = [0; MAX_LEN];
+    let len = fill(&mut bytes, value);
+    match place.get_mut(..len).zip(bytes.get(..len)) {
+        Some((place, bytes)) => {
+            place.copy_from_slice(bytes);
+            len
+        }
+        None => 0,
+    }
+}
+
 /// Appends a signed value, small magnitudes first (zigzag).
 pub fn write_signed(out: &mut impl Sink, value: i64) {
     write(out, (value << 1 ^ value >> 63) as u64);
@@ -90,14 +111,13 @@ pub fn read_signed(bytes: &[u8], at: &mut usize) -> Option<i64> {
     Some((value >> 1) as i64 ^ -((value & 1) as i64))
 }
 
-/// Removes the last number of `out`, not reaching below `floor`, and returns it.
-pub fn pop(out: &mut Vec<u8>, floor: usize) -> Option<u64> {
-    let body = out.get(floor..)?;
+/// Reads the number that ends at `*end` and begins at `floor` or later, and moves `*end` before it.
+pub fn pop(bytes: &[u8], end: &mut usize, floor: usize) -> Option<u64> {
+    let body = bytes.get(floor..*end)?;
     let (_, before) = body.split_last()?;
     let start = floor + before.iter().rposition(|byte| *byte < 0x80).map_or(0, |i| i + 1);
-    let value = read(out, &mut { start });
-    out.truncate(start);
-    value
+    *end = start;
+    read(bytes, &mut { start })
 }
 
 #[cfg(test)]
@@ -116,9 +136,22 @@ mod tests {
         }
         assert_eq!(at, bytes.len());
         for n in numbers.iter().rev() {
-            assert_eq!(pop(&mut bytes, 0), Some(*n));
+            assert_eq!(pop(&bytes, &mut at, 0), Some(*n));
         }
-        assert_eq!(pop(&mut bytes, 0), None);
+        assert_eq!((pop(&bytes, &mut at, 0), at), (None, 0));
+    }
+
+    #[test]
+    fn a_number_is_written_where_there_is_room_for_it() {
+        for n in [0, 1, 127, 128, 16_383, 16_384, u64::from(u32::MAX), u64::MAX] {
+            for room in 0..=MAX_LEN + 1 {
+                let mut place = [0; MAX_LEN + 1];
+                let written = write_into(&mut place[..room], n);
+                let expected = if room < len(n) { (0, [0; MAX_LEN + 1]) } else { (len(n), place) };
+                assert_eq!((written, place), expected, "{n} into {room}");
+                assert!(written == 0 || read(&place, &mut 0) == Some(n));
+            }
+        }
     }
 
     #[test]

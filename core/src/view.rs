@@ -307,7 +307,7 @@ impl<'a> Level<'a> {
             (State::Sliding(log), Algorithm::Sliding) => {
                 let live = log.live(now_ms - rule.window_ms());
                 let stamp_ms = log.stamp(rule, live, resolution, now_ms);
-                let live = (live.entries > 0).then_some((&**log, live));
+                let live = (live.entries > 0).then_some((log, live));
                 Some(Level::Sliding { live, stamp_ms, added: 0 })
             }
             (State::Fixed(fixed), Algorithm::Fixed) if same_window && stored.has_shape(rule) => {
