@@ -68,12 +68,14 @@ impl<'call> Limiters<'call> {
     pub fn open(&mut self, count: usize, access: Access, now_ms: i64) -> Result<(), Failure> {
         check_slots(self.call, count)?;
         for index in 0..count {
-            let key = self.call.open(index, access)?;
+            self.keys.push(self.call.open(index, access)?);
+        }
+        // Only now, so that the processor waits for the memory of all limiters at once.
+        for (index, key) in self.keys.iter().enumerate() {
             let stored = key.limiter();
             if let Some((limiter, effect)) = stored.and_then(|stored| corrected(stored, now_ms)) {
                 self.corrections.push(Correction { key: index, limiter, effect });
             }
-            self.keys.push(key);
         }
         Ok(())
     }
