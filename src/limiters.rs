@@ -204,6 +204,7 @@ impl<'call> Limiters<'call> {
 }
 
 /// Has those looked at who wait for a key, an argument.
+#[inline(always)]
 fn wake(call: &Call, key: usize) {
     if waiting::waiters() > 0 {
         waiting::wake(call.context(), call.db(), call.get(key));

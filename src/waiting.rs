@@ -533,7 +533,7 @@ pub fn subscribe(ctx: *mut raw::RedisModuleCtx) -> Result<(), String> {
 
 /// Asks the server to tell when keys vanish, once somebody waits. Not before: the server would call
 /// us for each command that sets an expiry, those of other applications too, and a `SET key value
-/// PX ms` would take a twentieth more.
+/// PX ms` would take a tenth more.
 fn subscribe_to_keys(ctx: *mut raw::RedisModuleCtx) {
     static SUBSCRIBED: Once = Once::new();
     let keys = raw::REDISMODULE_NOTIFY_GENERIC

@@ -1,5 +1,6 @@
 //! Runs the hot path of `core` a number of times, for `scripts/instructions` to count what it
-//! executes: parse, decide, encode and apply.
+//! executes: parse, decide, apply and encode. Plain calls take the short way, as in the module; a
+//! call with a `BLOCK` takes the long one.
 //!
 //! Time is simulated and nothing is random, so every run executes the same instructions.
 
@@ -8,16 +9,19 @@ use std::hint::black_box;
 
 use rl_core::blob::Blob;
 use rl_core::codec::encode_effect;
-use rl_core::decision::{Slot, Terms, decide};
+use rl_core::decision::{Ask, Slot, Terms, decide};
+use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
-use rl_core::request::parse_acquire;
+use rl_core::plain;
+use rl_core::request::{Form, parse_acquire, parse_acquirex};
 
 /// Any moment will do.
 const START_MS: i64 = 1_700_000_000_000;
 /// The most keys of a case.
 const KEYS: usize = 3;
 
-/// A name, and the arguments of `RL.ACQUIRE`. A millisecond passes between calls.
+/// A name, and the arguments of `RL.ACQUIRE` or of `RL.ACQUIREX`. A millisecond passes between
+/// calls.
 type Case = (&'static str, &'static [&'static [u8]]);
 
 const CASES: &[Case] = &[
@@ -40,7 +44,11 @@ const CASES: &[Case] = &[
             b"bucket",
         ],
     ),
+    ("with-block-granted", &WITH_BLOCK),
 ];
+
+const WITH_BLOCK: [&[u8]; 9] =
+    [b"user:42", b"WINDOW", b"60000", b"LIMIT", b"60000", b"ALGO", b"bucket", b"BLOCK", b"1000"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -66,7 +74,7 @@ fn run(args: &[&[u8]], calls: i64) -> Result<u64, Box<dyn Error>> {
     Ok(granted)
 }
 
-/// One call, as the module makes it.
+/// One call, as the module makes it. With a replica, so that its effects are encoded.
 #[inline(never)]
 fn acquire(
     args: &[&[u8]],
@@ -74,23 +82,63 @@ fn acquire(
     now_ms: i64,
     blob: &mut Blob,
 ) -> Result<u64, Box<dyn Error>> {
-    let (request, rule) = parse_acquire(args)?;
-    let ask = rule.ask;
-    let terms = Terms { now_ms, upto: request.upto, ..Terms::default() };
-    let (granted, effects) = {
-        let mut slots = limiters.each_ref().map(|limiter| Slot::new(Some(limiter), &ask));
-        let slots = slots.get_mut(..request.keys).ok_or("too many keys")?;
-        let decision = decide(slots, &terms);
-        let effect = |key: usize| slots.get(key).and_then(Slot::effect);
-        (decision.granted, [effect(0), effect(1), effect(2)])
+    let (request, rule) = if args.contains(&b"BLOCK".as_slice()) {
+        let mut rule = None;
+        let request = parse_acquirex(args, Form::AcquireX, &mut |read| rule = Some(read))?;
+        (request, rule.ok_or("no rule")?)
+    } else {
+        parse_acquire(args)?
     };
+    let terms = Terms { now_ms, upto: request.upto, ..Terms::default() };
+    let limiters = limiters.get_mut(..request.keys).ok_or("too many keys")?;
+    let plain = acquire_plain(limiters, &rule.ask, &terms, blob);
+    Ok(plain.unwrap_or_else(|| acquire_in_full(limiters, &rule.ask, &terms, blob)))
+}
+
+/// `None` when the call is not plain.
+fn acquire_plain(
+    limiters: &mut [Limiter],
+    ask: &Ask,
+    terms: &Terms<'_>,
+    blob: &mut Blob,
+) -> Option<u64> {
+    if limiters.len() > 1 {
+        for limiter in limiters.iter() {
+            if plain::look(limiter, ask, terms)?.is_err() {
+                return Some(0);
+            }
+        }
+    }
+    for limiter in limiters {
+        match plain::take(limiter, ask, terms)? {
+            Ok(taken) => encode(&plain::effect(limiter, &ask.rule, &taken, terms.now_ms), blob),
+            Err(_) => return Some(0),
+        }
+    }
+    Some(1)
+}
+
+fn acquire_in_full(limiters: &mut [Limiter], ask: &Ask, terms: &Terms<'_>, blob: &mut Blob) -> u64 {
+    let none = || Slot::new(None, ask);
+    let mut slots: [Slot<'_>; KEYS] = [none(), none(), none()];
+    let slots = &mut slots[..limiters.len()];
+    for (slot, limiter) in slots.iter_mut().zip(limiters.iter()) {
+        *slot = Slot::new(Some(limiter), ask);
+    }
+    let granted = decide(slots, terms).granted;
+    let effect = |key: usize| slots.get(key).and_then(Slot::effect);
+    let effects = [effect(0), effect(1), effect(2)];
     for (limiter, effect) in limiters.iter_mut().zip(&effects) {
         if let Some(effect) = effect {
             limiter.apply(effect);
-            blob.clear();
-            encode_effect(effect, blob);
-            black_box(blob.bytes());
+            encode(effect, blob);
         }
     }
-    Ok(granted)
+    granted
+}
+
+fn encode(effect: &Effect, blob: &mut Blob) {
+    blob.clear();
+    encode_effect(effect, blob);
+    black_box(blob.bytes());
 }

@@ -119,6 +119,14 @@ impl Server {
         })
     }
 
+    /// Ends replication with the last replica, and waits until nothing is kept for it to come back.
+    pub fn end_replication(&mut self) -> Result<(), Box<dyn Error>> {
+        self.config("repl-backlog-ttl", "1")?;
+        self.wait_until("the replication backlog is gone", |server| {
+            Ok(server.field("replication", "repl_backlog_active")? == "0")
+        })
+    }
+
     /// Memory in use once it stands still: buffers of clients come and go.
     pub fn settled_memory(&mut self) -> Result<u64, Box<dyn Error>> {
         let mut last = 0;

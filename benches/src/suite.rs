@@ -148,7 +148,7 @@ fn durable(
     // What is still on its way to the replica belongs to the commands that sent it.
     results.replica = cpu::measure(server, &points, options.effort(), Server::wait_for_replica)?;
     drop(replica);
-    Ok(())
+    server.end_replication()
 }
 
 fn grow(

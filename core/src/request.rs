@@ -476,19 +476,18 @@ fn check_keys<A: Arguments + ?Sized>(
     if let Some(word) = (0..keys).find_map(|i| Word::parse(args.get(i))) {
         return Err(reserved(word).into());
     }
-    match find_twice(args, keys) {
-        Some(key) => Err(RequestError::KeyTwice(Shown::new(key)).into()),
-        None => Ok(()),
+    if keys > 1
+        && let Some(key) = find_twice(args, keys)
+    {
+        return Err(RequestError::KeyTwice(Shown::new(key)).into());
     }
+    Ok(())
 }
 
 /// A key that is named twice.
 fn find_twice<A: Arguments + ?Sized>(args: &A, keys: usize) -> Option<&[u8]> {
     /// Up to here comparing all pairs is faster than hashing, and allocates nothing.
     const FEW: usize = 8;
-    if keys == 1 {
-        return None;
-    }
     let mut all = (0..keys).map(|i| args.get(i));
     if keys > FEW {
         let mut seen = HashSet::with_capacity(keys);
