@@ -102,7 +102,7 @@ impl<'call> Key<'call> {
     }
 
     /// The limiter, to be changed in place; `None` when the key does not exist. The key is open for
-    /// writing, and [`Key::changed`] follows.
+    /// writing, and [`Key::changed`] follows a change.
     pub fn stored_mut(&mut self) -> Option<&mut Limiter> {
         // SAFETY: as in `limiter`, and `self` is borrowed mutably.
         self.limiter.map(|mut limiter| unsafe { limiter.as_mut() })

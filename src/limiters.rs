@@ -2,13 +2,13 @@
 
 use rl_core::blob::Blob;
 use rl_core::codec;
-use rl_core::decision::{Terms, Verdict};
+use rl_core::decision::{Decision, Terms, Verdict};
 use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
-use rl_core::plain::{self, Taken};
+use rl_core::plain::{self, Asked, Taken};
 use rl_core::request::{Arguments, Named, rule_of};
 use rl_core::slot::slot;
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use crate::call::{Call, Effects, Failure};
 use crate::keys::{Access, Key};
@@ -29,23 +29,12 @@ pub struct Limiters<'call> {
 
 /// A plain call, decided.
 pub struct Plain {
-    /// Of the keys that deny the one that does so for longest, else the one with the fewest permits
-    /// left; by its index.
-    pub binding: usize,
-    /// What that one answers.
+    /// The answer to the call.
+    pub decision: Decision,
+    /// The answer of the binding limiter.
     pub verdict: Verdict,
-    /// The keys that deny; none when the call is granted.
+    /// The keys that deny, by their index; none when the call is granted.
     pub denying: SmallVec<[usize; FEW]>,
-}
-
-impl Plain {
-    fn granted(key: usize, verdict: Verdict) -> Plain {
-        Plain { binding: key, verdict, denying: SmallVec::new() }
-    }
-
-    fn denied(key: usize, verdict: Verdict) -> Plain {
-        Plain { denying: smallvec![key], ..Plain::granted(key, verdict) }
-    }
 }
 
 /// A limiter whose stored time was ahead of the clock, as it is to be read instead.
@@ -93,62 +82,35 @@ impl<'call> Limiters<'call> {
         }
     }
 
-    /// Decides a plain call, and grants it in place: see [`rl_core::plain`]. `None`, and nothing is
-    /// changed, when the call is not plain.
-    pub fn decide_plain(&mut self, rules: &[Named<'_>], terms: &Terms<'_>) -> Option<Plain> {
-        if !terms.is_plain() || !self.corrections.is_empty() {
+    /// Carries out a plain call: see [`rl_core::plain`]. `None`, and nothing is changed, when the call
+    /// is not plain.
+    pub fn acquire_plain(&mut self, rules: &[Named<'_>], terms: &Terms<'_>) -> Option<Plain> {
+        if !self.corrections.is_empty() {
             return None;
         }
-        // A single key finds out by taking.
-        if self.keys.len() > 1
-            && let Some(denied) = self.look_plain(rules, terms)?
-        {
-            return Some(denied);
-        }
-        let mut fewest: Option<Plain> = None;
-        let mut taken = SmallVec::<[Taken; FEW]>::new();
+        let mut asked = SmallVec::<[Asked<'_>; FEW]>::new();
         for (index, key) in self.keys.iter_mut().enumerate() {
-            let Some((rule, limiter)) = rule_of(rules, index).zip(key.stored_mut()) else { break };
-            match plain::take(limiter, &rule.ask, terms) {
-                Some(Ok(one)) => {
-                    key.changed(one.expire_at_ms);
-                    wake(self.call, index);
-                    taken.push(one);
-                    let has_fewest =
-                        |plain: &Plain| plain.verdict.remaining <= one.verdict.remaining;
-                    if !fewest.as_ref().is_some_and(has_fewest) {
-                        fewest = Some(Plain::granted(index, one.verdict));
-                    }
-                }
-                Some(Err(verdict)) => return Some(Plain::denied(index, verdict)),
-                None => break,
+            let ask = &rule_of(rules, index)?.ask;
+            asked.push(Asked { limiter: key.stored_mut()?, ask });
+        }
+        let mut taken = SmallVec::<[Taken; FEW]>::new();
+        let mut denying = SmallVec::new();
+        let (decision, verdict) = plain::decide(&mut asked, terms, &mut |key, one| match one {
+            Some(one) => taken.push(one),
+            None => denying.push(key),
+        })?;
+        drop(asked);
+        if decision.granted > 0 {
+            for (index, (key, one)) in self.keys.iter().zip(&taken).enumerate() {
+                key.changed(one.expire_at_ms);
+                wake(self.call, index);
+            }
+            match propagation::has_listener() {
+                true => self.propagate_plain(&taken, rules, terms.now_ms),
+                false => self.call.replicate_verbatim(),
             }
         }
-        if fewest.is_some() && propagation::has_listener() {
-            self.propagate_plain(&taken, rules, terms.now_ms);
-        } else if fewest.is_some() {
-            self.call.replicate_verbatim();
-        }
-        fewest
-    }
-
-    /// Looks whether a plain call is denied. `None` when it is not plain.
-    fn look_plain(&self, rules: &[Named<'_>], terms: &Terms<'_>) -> Option<Option<Plain>> {
-        let mut longest: Option<Plain> = None;
-        for (index, key) in self.keys.iter().enumerate() {
-            let looked = plain::look(key.limiter()?, &rule_of(rules, index)?.ask, terms)?;
-            match (looked, &mut longest) {
-                (Ok(()), _) => {}
-                (Err(verdict), None) => longest = Some(Plain::denied(index, verdict)),
-                (Err(verdict), Some(longest)) => {
-                    longest.denying.push(index);
-                    if verdict.retry_after_ms > longest.verdict.retry_after_ms {
-                        (longest.binding, longest.verdict) = (index, verdict);
-                    }
-                }
-            }
-        }
-        Some(longest)
+        Some(Plain { decision, verdict, denying })
     }
 
     /// Sends on what was taken in place. Apart, since it takes much of the stack.

@@ -4,12 +4,17 @@
 //! AOF, replicas or a replication backlog drops it at once. Such a server gets the client's own call
 //! to drop instead, which costs nothing and counts as a change for the save points all the same.
 //!
-//! That nobody listens is only ever found by looking, once a second. It ends at once with what a
-//! listener begins with: an AOF and a full sync start with a fork, a replica's backlog outlives its
-//! role. In a cluster, where a slot that is migrated has a listener too, nobody is never assumed. A
-//! listener that came by another way would get the client's call: it would decide as the primary
-//! did, but for the clock, and the next look would end that.
+//! That nobody listens is only ever found by looking, once a second, and ends with the event that a
+//! listener begins with. What a new replica or a new AOF is sent are the data as they were at a fork
+//! and what followed it: what the server kept between the announcement and the fork, it discards or
+//! gives a history of its own that nobody can ask for. So a fork is early enough; check that again
+//! for each new server. A change of role is the other event: a backlog outlives it. In a cluster
+//! nobody is never assumed, since a slot that migrates has a listener that no field tells of.
+//!
+//! A listener that came by another way would get clients' calls until the next look, and run them by
+//! its own clock and configuration: close to the truth, not equal to it.
 
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use libc::c_void;
@@ -41,9 +46,18 @@ fn find_listener(ctx: &Context) -> bool {
     if flags & (hidden | listener) != 0 {
         return true;
     }
-    let info = ctx.server_info("replication");
-    let is_zero = |field| info.field(field).is_some_and(|value| value.as_slice() == b"0");
-    !(is_zero("connected_slaves") && is_zero("repl_backlog_active"))
+    // SAFETY: as above. By hand, because the crate's strings are never freed in a callback.
+    unsafe {
+        let info = api!(RedisModule_GetServerInfo)(ctx.ctx, c"replication".as_ptr());
+        let is_zero = |field: &CStr| {
+            let mut failed = 0;
+            let get = api!(RedisModule_ServerInfoGetFieldUnsigned);
+            get(info, field.as_ptr(), &mut failed) == 0 && failed == 0
+        };
+        let nobody = is_zero(c"connected_slaves") && is_zero(c"repl_backlog_active");
+        api!(RedisModule_FreeServerInfo)(ctx.ctx, info);
+        !nobody
+    }
 }
 
 #[cron_event_handler]

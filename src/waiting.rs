@@ -24,7 +24,7 @@ use rl_core::request::Arguments;
 
 use crate::call::{Call, MainThread, api, live_clock_ms};
 use crate::commands::acquire::{Look, Reply, deny, look};
-use crate::{config, policies};
+use crate::{config, log, policies};
 
 /// A key in a database.
 type KeyName = (i32, Box<[u8]>);
@@ -539,8 +539,12 @@ fn subscribe_to_keys(ctx: *mut raw::RedisModuleCtx) {
     let keys = raw::REDISMODULE_NOTIFY_GENERIC
         | raw::REDISMODULE_NOTIFY_EXPIRED
         | raw::REDISMODULE_NOTIFY_EVICTED;
-    // SAFETY: `ctx` is the context of the running command.
-    SUBSCRIBED.call_once(|| unsafe {
-        api!(RedisModule_SubscribeToKeyspaceEvents)(ctx, keys, Some(on_key_event));
+    SUBSCRIBED.call_once(|| {
+        // SAFETY: `ctx` is the context of the running command.
+        let refused =
+            unsafe { api!(RedisModule_SubscribeToKeyspaceEvents)(ctx, keys, Some(on_key_event)) };
+        if refused != 0 {
+            log::warning("no events of keys: who waits for one that is deleted is served later");
+        }
     });
 }

@@ -12,7 +12,7 @@ use rl_core::codec::encode_effect;
 use rl_core::decision::{Ask, Slot, Terms, decide};
 use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
-use rl_core::plain;
+use rl_core::plain::{self, Asked};
 use rl_core::request::{Form, parse_acquire, parse_acquirex};
 
 /// Any moment will do.
@@ -65,11 +65,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// How many of so many calls were granted.
 fn run(args: &[&[u8]], calls: i64) -> Result<u64, Box<dyn Error>> {
+    let extended = args.contains(&b"BLOCK".as_slice());
     let mut limiters: [Limiter; KEYS] = Default::default();
     let mut blob = Blob::new();
     let mut granted = 0;
     for call in 0..calls {
-        granted += acquire(black_box(args), &mut limiters, START_MS + call, &mut blob)?;
+        granted += acquire(extended, black_box(args), &mut limiters, START_MS + call, &mut blob)?;
     }
     Ok(granted)
 }
@@ -77,22 +78,24 @@ fn run(args: &[&[u8]], calls: i64) -> Result<u64, Box<dyn Error>> {
 /// One call, as the module makes it. With a replica, so that its effects are encoded.
 #[inline(never)]
 fn acquire(
+    extended: bool,
     args: &[&[u8]],
     limiters: &mut [Limiter; KEYS],
     now_ms: i64,
     blob: &mut Blob,
 ) -> Result<u64, Box<dyn Error>> {
-    let (request, rule) = if args.contains(&b"BLOCK".as_slice()) {
+    let (request, rule) = if extended {
         let mut rule = None;
         let request = parse_acquirex(args, Form::AcquireX, &mut |read| rule = Some(read))?;
         (request, rule.ok_or("no rule")?)
     } else {
         parse_acquire(args)?
     };
+    let ask = &rule.ask;
     let terms = Terms { now_ms, upto: request.upto, ..Terms::default() };
     let limiters = limiters.get_mut(..request.keys).ok_or("too many keys")?;
-    let plain = acquire_plain(limiters, &rule.ask, &terms, blob);
-    Ok(plain.unwrap_or_else(|| acquire_in_full(limiters, &rule.ask, &terms, blob)))
+    Ok(acquire_plain(limiters, ask, &terms, blob)
+        .unwrap_or_else(|| acquire_in_full(limiters, ask, &terms, blob)))
 }
 
 /// `None` when the call is not plain.
@@ -102,32 +105,33 @@ fn acquire_plain(
     terms: &Terms<'_>,
     blob: &mut Blob,
 ) -> Option<u64> {
-    if limiters.len() > 1 {
-        for limiter in limiters.iter() {
-            if plain::look(limiter, ask, terms)?.is_err() {
-                return Some(0);
-            }
+    let mut taken = [None; KEYS];
+    let mut told = |key: usize, one| taken.iter_mut().skip(key).take(1).for_each(|to| *to = one);
+    let (decision, _) = match limiters {
+        [limiter] => plain::decide(&mut [Asked { limiter, ask }], terms, &mut told),
+        [one, two, three] => {
+            let mut asked = [one, two, three].map(|limiter| Asked { limiter, ask });
+            plain::decide(&mut asked, terms, &mut told)
+        }
+        _ => None,
+    }?;
+    for (limiter, taken) in limiters.iter().zip(taken) {
+        if let Some(taken) = taken {
+            encode(&plain::effect(limiter, &ask.rule, &taken, terms.now_ms), blob);
         }
     }
-    for limiter in limiters {
-        match plain::take(limiter, ask, terms)? {
-            Ok(taken) => encode(&plain::effect(limiter, &ask.rule, &taken, terms.now_ms), blob),
-            Err(_) => return Some(0),
-        }
-    }
-    Some(1)
+    Some(decision.granted)
 }
 
 fn acquire_in_full(limiters: &mut [Limiter], ask: &Ask, terms: &Terms<'_>, blob: &mut Blob) -> u64 {
-    let none = || Slot::new(None, ask);
-    let mut slots: [Slot<'_>; KEYS] = [none(), none(), none()];
-    let slots = &mut slots[..limiters.len()];
+    let mut slots = [(); KEYS].map(|()| Slot::new(None, ask));
+    let mut effects = [None, None, None];
+    let slots = slots.get_mut(..limiters.len()).unwrap_or_default();
     for (slot, limiter) in slots.iter_mut().zip(limiters.iter()) {
         *slot = Slot::new(Some(limiter), ask);
     }
     let granted = decide(slots, terms).granted;
-    let effect = |key: usize| slots.get(key).and_then(Slot::effect);
-    let effects = [effect(0), effect(1), effect(2)];
+    effects.iter_mut().zip(slots.iter()).for_each(|(effect, slot)| *effect = slot.effect());
     for (limiter, effect) in limiters.iter_mut().zip(&effects) {
         if let Some(effect) = effect {
             limiter.apply(effect);

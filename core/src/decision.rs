@@ -21,13 +21,6 @@ pub struct Ask {
     pub shadow: bool,
 }
 
-impl Ask {
-    /// Whether one permit is asked for and nothing else.
-    pub(crate) fn is_plain(&self) -> bool {
-        self.cost == 1 && self.block_ms == 0 && !self.shadow
-    }
-}
-
 /// What is asked of all limiters of a call alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms<'a> {
@@ -47,7 +40,7 @@ pub struct Terms<'a> {
 
 impl Terms<'_> {
     /// Whether one acquisition is asked for and nothing else.
-    pub fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         self.upto == 1 && self.reserve_ms == 0 && !self.force && self.id.is_none()
     }
 }

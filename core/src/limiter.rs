@@ -1,8 +1,8 @@
 //! The state kept under one key, and the one way in which it changes.
 //!
-//! A primary never changes a limiter in place by its own logic: it decides an [`Effect`] and
-//! applies it, and sends the same effect to replicas and to the AOF, which apply it by the same
-//! function. That is what keeps them alike.
+//! A primary decides an [`Effect`] and applies it, and sends the same effect to replicas and to the
+//! AOF, which apply it by the same function. That is what keeps them alike. Only [`crate::plain`]
+//! changes a limiter in place, and tells afterwards by which effect it could have done so.
 //!
 //! A limiter is 48 bytes, and for most algorithms that is its only allocation. When its key may
 //! expire is not stored but follows from the state ([`Limiter::expire_at_ms`]): the TTL moves when
@@ -159,9 +159,9 @@ impl Limiter {
         matches!(self.state, State::Unused)
     }
 
-    /// Whether a block or an exemption was laid on it.
-    pub(crate) fn has_holds(&self) -> bool {
-        self.holds.is_some()
+    /// Whether it is under a block or an exemption.
+    pub(crate) fn is_held(&self, now_ms: i64) -> bool {
+        self.holds.as_ref().is_some_and(|holds| holds.end_ms() > now_ms)
     }
 
     /// The block and the exemption.
@@ -323,7 +323,7 @@ impl Limiter {
             (_, Change::Bucket(_) | Change::Fixed(_) | Change::Counter(_)) => false,
             (State::Sliding(log), Change::Log(LogChange { now_ms, step })) => match step {
                 LogStep::Add { at_ms, .. } if !write.start_over => {
-                    log.grows(*at_ms, now_ms - write.rule.window_ms())
+                    log.grows(*at_ms, &log.live(now_ms - write.rule.window_ms()))
                 }
                 _ => false,
             },

@@ -29,7 +29,7 @@ const MAX_ENTRIES: u32 = 1 << 22;
 /// What a log keeps allocated, however short it gets.
 const KEPT_BYTES: usize = 256;
 
-/// A cache line: allocations are a multiple of it, and allocators then begin them with one.
+/// A cache line: allocations are a multiple of it, and jemalloc then begins them with one.
 const LINE_BYTES: usize = 64;
 
 /// The stored state of a sliding limiter: the [`Head`], then the run, then room for more. No bytes at
@@ -157,7 +157,7 @@ impl Log {
 
     #[inline(always)]
     fn run(&self) -> &[u8] {
-        run(&self.0)
+        run(&self.0, &self.head())
     }
 
     /// When the newest permits were granted; the epoch for an empty log.
@@ -172,16 +172,13 @@ impl Log {
         stamp(rule, live.entries, resolution, now_ms).max(self.newest_ms())
     }
 
-    /// Whether a grant recorded at `at_ms` takes more memory than there is, once what is not later
-    /// than `cutoff_ms` is forgotten.
-    pub fn grows(&self, at_ms: i64, cutoff_ms: i64) -> bool {
+    /// Whether a grant recorded at `at_ms` takes more memory than there is, when only the live entries
+    /// are kept.
+    pub fn grows(&self, at_ms: i64, live: &Live) -> bool {
         let head = self.head();
-        if at_ms <= head.newest_ms {
-            return false;
-        }
-        let live = self.live(cutoff_ms);
         let used = (head.end as usize).saturating_sub(live.at);
-        live.entries > 0 && used + entry_bytes(&head, at_ms) > self.run().len()
+        let adds = at_ms > head.newest_ms && live.entries > 0;
+        adds && used + entry_bytes(&head, at_ms) > room(&self.0)
     }
 
     /// Whether something was granted after `now_ms`: the clock stepped back since.
@@ -262,7 +259,7 @@ impl Log {
         varint::write(out, u64::from(head.entries));
         if head.entries > 0 {
             varint::write_signed(out, head.first_ms - head.granted_ms);
-            out.put(self.run().get(head.start as usize..head.end as usize).unwrap_or_default());
+            out.put(self.run().get(head.start as usize..).unwrap_or_default());
             varint::write(out, head.newest_permits);
         }
     }
@@ -310,10 +307,15 @@ fn allocation(run_bytes: usize, head: &Head, run: &[u8]) -> Box<[u8]> {
     bytes
 }
 
-/// The run and the room behind it.
+/// The run, with what was pruned of it.
 #[inline(always)]
-fn run(bytes: &[u8]) -> &[u8] {
-    bytes.get(HEAD_BYTES..).unwrap_or_default()
+fn run<'a>(bytes: &'a [u8], head: &Head) -> &'a [u8] {
+    bytes.get(HEAD_BYTES..HEAD_BYTES + head.end as usize).unwrap_or_default()
+}
+
+/// How many bytes the run may take.
+fn room(bytes: &[u8]) -> usize {
+    bytes.len().saturating_sub(HEAD_BYTES)
 }
 
 /// How many bytes of a run it takes to begin an entry at `at_ms`, a time after the newest one.
@@ -396,12 +398,13 @@ impl Open<'_> {
 
     /// Makes room for so many bytes behind the run.
     fn make_room(&mut self, needed: usize) {
-        let Head { start, end, .. } = self.head;
-        let (used, room) = ((end - start) as usize, run(self.bytes).len());
-        if end as usize + needed <= room {
+        let (start, end) = (self.head.start as usize, self.head.end as usize);
+        let used = end - start;
+        if end + needed <= room(self.bytes) {
             return;
         }
-        if used + needed <= room {
+        // Only if that makes room for many: a full log would be moved for each entry.
+        if start >= needed && start >= used / 4 {
             self.compact();
         } else {
             // By a quarter rather than doubling: logs are many and live long, and are copied rarely.
@@ -419,7 +422,7 @@ impl Open<'_> {
     /// Moves the run to an allocation with room for so many bytes of it.
     fn reallocate(&mut self, run_bytes: usize) {
         let Head { start, end, .. } = self.head;
-        let run = run(self.bytes).get(start as usize..end as usize).unwrap_or_default();
+        let run = run(self.bytes, &self.head).get(start as usize..).unwrap_or_default();
         *self.bytes = allocation(run_bytes, &self.head, run);
         (self.head.start, self.head.end) = (0, end - start);
     }
@@ -432,7 +435,7 @@ impl Open<'_> {
     }
 
     fn prune(&mut self, cutoff_ms: i64) {
-        let live = live(&self.head, run(self.bytes), cutoff_ms);
+        let live = live(&self.head, run(self.bytes, &self.head), cutoff_ms);
         if live.entries == self.head.entries {
             return;
         }
@@ -449,8 +452,13 @@ impl Open<'_> {
             }
             self.compact();
         }
-        let used = self.head.end as usize;
-        if run(self.bytes).len() > KEPT_BYTES + 4 * used {
+        self.shrink();
+    }
+
+    /// Gives memory back when most of it is room.
+    fn shrink(&mut self) {
+        let used = (self.head.end - self.head.start) as usize;
+        if room(self.bytes) > KEPT_BYTES + 4 * used {
             self.reallocate(KEPT_BYTES.max(2 * used));
         }
     }
@@ -460,7 +468,8 @@ impl Open<'_> {
         self.head.permits -= self.head.newest_permits;
         self.head.entries -= 1;
         let (mut end, floor) = (self.head.end as usize, self.head.start as usize);
-        let mut number = || varint::pop(run(self.bytes), &mut end, floor);
+        let run = run(self.bytes, &self.head);
+        let mut number = || varint::pop(run, &mut end, floor);
         let before = if self.head.entries > 0 { number().zip(number()) } else { None };
         match before {
             Some((gap_ms, permits)) => {
@@ -481,6 +490,7 @@ impl Open<'_> {
             self.head.newest_permits -= permits;
             self.head.permits -= permits;
         }
+        self.shrink();
     }
 }
 
@@ -493,5 +503,56 @@ impl PartialEq for Log {
             bytes
         };
         stored(self) == stored(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grant(log: &mut Log, now_ms: i64, window_ms: i64) {
+        let step = LogStep::Add { at_ms: now_ms, permits: 1 };
+        log.apply(LogChange { now_ms, step }, window_ms);
+    }
+
+    fn loaded(log: &Log) -> Log {
+        let mut stored = Vec::new();
+        log.encode(&mut stored);
+        Log::decode(&stored, &mut 0).unwrap()
+    }
+
+    #[test]
+    fn a_full_log_is_not_moved_for_each_entry() {
+        const WINDOW_MS: i64 = 4000;
+        let mut log = Log::default();
+        (0..WINDOW_MS).for_each(|now_ms| grant(&mut log, now_ms, WINDOW_MS));
+        // Without room behind the run, as it is after a load.
+        let mut log = loaded(&log);
+        let mut moves = 0;
+        for now_ms in WINDOW_MS..2 * WINDOW_MS {
+            let start = log.head().start;
+            grant(&mut log, now_ms, WINDOW_MS);
+            moves += u32::from(log.head().start < start || log.head().start == 0);
+            assert_eq!(log.entries(), WINDOW_MS as u32);
+        }
+        assert!((1..10).contains(&moves), "{moves} moves");
+    }
+
+    #[test]
+    fn memory_is_given_back_when_a_log_gets_short() {
+        const WINDOW_MS: i64 = 10_000;
+        let mut full = Log::default();
+        (0..5000).for_each(|now_ms| grant(&mut full, now_ms, WINDOW_MS));
+        let large = full.heap_bytes();
+        assert!((10_000..20_000).contains(&large), "{large}");
+        let give_back = LogStep::GiveBack(4990);
+        let now_ms = WINDOW_MS + 4990;
+        let changes = [(5000, give_back), (now_ms, LogStep::Add { at_ms: now_ms, permits: 1 })];
+        for (now_ms, step) in changes {
+            let mut log = full.clone();
+            log.apply(LogChange { now_ms, step }, WINDOW_MS);
+            assert!(log.heap_bytes() < 1000, "{}", log.heap_bytes());
+            assert_eq!(loaded(&log), log);
+        }
     }
 }

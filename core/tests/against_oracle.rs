@@ -13,7 +13,7 @@ use rl_core::decision::{Ask, Decision, Slot, Terms, Verdict, decide};
 use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
 use rl_core::manage::{Hold, hold, refund, release};
-use rl_core::plain;
+use rl_core::plain::{self, Asked};
 use rl_core::rule::{Algorithm, MAX_PERMITS, MAX_TIME_MS, MAX_WINDOW_MS, Rule, Shape};
 
 /// What kind of traffic a run is made of.
@@ -156,6 +156,16 @@ struct World {
     oracle: Vec<oracle::Key>,
     /// When the server drops each key: what effects last said.
     ttl: Vec<Option<i64>>,
+}
+
+/// What the whole decision says of a call.
+#[derive(Debug, PartialEq)]
+struct Answer {
+    decision: Decision,
+    verdicts: Vec<Verdict>,
+    effects: Vec<Option<Effect>>,
+    /// Whether an effect takes more memory than the limiter has.
+    grows: Vec<bool>,
 }
 
 impl World {
@@ -392,7 +402,7 @@ impl World {
         }
         let before: Vec<oracle::Key> = keys.iter().map(|&i| self.oracle[i].clone()).collect();
         let expected = oracle::call(&before, &asks, &terms);
-        let (decision, verdicts, effects) = self.ask(&keys, &asks, &terms);
+        let answer = self.ask(&keys, &asks, &terms);
         let peeked = self.ask(&keys, &asks, &terms);
         let context = || {
             let stored: Vec<_> = keys.iter().map(|&i| &self.primary[i]).collect();
@@ -401,15 +411,11 @@ impl World {
                 self.at
             )
         };
-        assert_eq!(peeked, (decision, verdicts.clone(), effects.clone()), "{}", context());
+        assert_eq!(peeked, answer, "{}", context());
+        self.check_plain(&keys, &asks, &terms, &answer);
+        let Answer { decision, verdicts, effects, .. } = answer;
         assert_eq!(verdicts, expected.verdicts, "{}", context());
         assert_eq!(decision, expected.decision, "{}", context());
-        if terms.is_plain() {
-            let whole = keys.iter().zip(&asks).zip(verdicts.iter().zip(&effects));
-            let short: Vec<bool> =
-                whole.map(|((i, ask), full)| self.check_plain(*i, ask, &terms, full)).collect();
-            assert!(decision.granted == 1 || short.contains(&false), "{}", context());
-        }
         let wrote: Vec<bool> = effects.iter().map(Option::is_some).collect();
         assert_eq!(wrote, expected.wrote, "{}", context());
 
@@ -424,66 +430,64 @@ impl World {
         }
     }
 
-    fn ask(
-        &self,
-        keys: &[usize],
-        asks: &[Ask],
-        terms: &Terms<'_>,
-    ) -> (Decision, Vec<Verdict>, Vec<Option<Effect>>) {
+    fn ask(&self, keys: &[usize], asks: &[Ask], terms: &Terms<'_>) -> Answer {
         let stored = keys.iter().map(|&i| self.primary[i].as_ref());
         let mut slots: Vec<Slot<'_>> =
             stored.zip(asks).map(|(stored, ask)| Slot::new(stored, ask)).collect();
         let decision = decide(&mut slots, terms);
         let verdicts = slots.iter().map(|slot| *slot.verdict()).collect();
-        (decision, verdicts, slots.iter().map(Slot::effect).collect())
+        let effects: Vec<_> = slots.iter().map(Slot::effect).collect();
+        let grows = slots.iter().zip(&effects);
+        let grows = grows.map(|(slot, effect)| effect.as_ref().is_some_and(|e| slot.grows(e)));
+        let grows = grows.collect();
+        Answer { decision, verdicts, effects, grows }
     }
 
-    /// The short way must decide as the long one does. Whether it lets the call through, for this key.
-    fn check_plain(
-        &self,
-        i: usize,
-        ask: &Ask,
-        terms: &Terms<'_>,
-        (verdict, effect): (&Verdict, &Option<Effect>),
-    ) -> bool {
+    /// The short way must decide as the long one does, and be taken where it can.
+    fn check_plain(&self, keys: &[usize], asks: &[Ask], terms: &Terms<'_>, whole: &Answer) {
         let at = &self.at;
-        let Some(stored) = &self.primary[i] else { return false };
-        // Its log has no room for an entry that the other's may have.
+        let Answer { decision, verdicts, effects, grows } = whole;
+        let stored: Vec<_> = keys.iter().filter_map(|&i| self.primary[i].clone()).collect();
+        if stored.len() < keys.len() {
+            return;
+        }
         let mut short = stored.clone();
-        let looked = plain::look(&short, ask, terms);
-        let taken = plain::take(&mut short, ask, terms);
-        let told = taken.map(|taken| taken.map(|_| ()));
-        assert_eq!(told, looked, "{at}: plain");
-        match taken {
-            Some(Ok(taken)) => {
-                assert_eq!(verdict.granted, 1, "{at}: plain");
-                // Another key may have denied the call.
-                if let Some(effect) = effect {
-                    let told = plain::effect(&short, &ask.rule, &taken, terms.now_ms);
-                    assert_eq!(&told, effect, "{at}: plain");
-                    assert_eq!(&taken.verdict, verdict, "{at}: plain");
-                    let mut long = stored.clone();
-                    long.apply(effect);
-                    assert_eq!(short, long, "{at}: plain");
-                }
-                return true;
-            }
-            Some(Err(denied)) => {
-                assert_eq!(&denied, verdict, "{at}: plain");
-                assert_eq!(effect, &None, "{at}: plain");
-            }
-            None => {
+        let limiters = short.iter_mut().zip(asks);
+        let mut asked: Vec<_> = limiters.map(|(limiter, ask)| Asked { limiter, ask }).collect();
+        let mut told = Vec::new();
+        let decided = plain::decide(&mut asked, terms, &mut |key, one| told.push((key, one)));
+        let Some((plain_decision, verdict)) = decided else {
+            let extended =
+                terms.upto > 1 || terms.reserve_ms > 0 || terms.force || terms.id.is_some();
+            let excused = stored.iter().zip(asks).zip(grows).any(|((stored, ask), grows)| {
                 let same_rule = stored.rule() == Some(ask.rule);
                 let asks_more = ask.cost != 1 || ask.block_ms > 0;
-                let is_held = stored.holds().end_ms() > 0;
-                let grows_or_leases =
-                    matches!(ask.rule.algorithm(), Algorithm::Sliding | Algorithm::Concurrency);
-                let excused = !same_rule || asks_more || is_held || grows_or_leases;
-                assert!(excused, "{at}: not plain");
-            }
+                let is_held = stored.holds().end_ms() > self.now_ms;
+                let leases = ask.rule.algorithm() == Algorithm::Concurrency;
+                !same_rule || asks_more || is_held || leases || *grows
+            });
+            assert!(extended || excused, "{at}: not plain");
+            assert_eq!(short, stored, "{at}: changed, though not plain");
+            return;
+        };
+        assert_eq!(&plain_decision, decision, "{at}: plain");
+        assert_eq!(&verdict, &verdicts[decision.binding], "{at}: plain");
+        let lacks_room = |key: &usize| verdicts[*key].granted == 0;
+        let expected: Vec<usize> = match decision.granted {
+            0 => (0..keys.len()).filter(lacks_room).collect(),
+            _ => (0..keys.len()).collect(),
+        };
+        assert_eq!(told.iter().map(|(key, _)| *key).collect::<Vec<_>>(), expected, "{at}: plain");
+        for (key, taken) in &told {
+            let told = taken
+                .map(|taken| plain::effect(&short[*key], &asks[*key].rule, &taken, terms.now_ms));
+            assert_eq!(told, effects[*key], "{at}: plain");
         }
-        assert_eq!(&short, stored, "{at}: changed, though nothing was taken");
-        false
+        let mut long = stored;
+        for (limiter, effect) in long.iter_mut().zip(effects) {
+            effect.iter().for_each(|effect| limiter.apply(effect));
+        }
+        assert_eq!(short, long, "{at}: plain");
     }
 
     /// What holds of a key that was just written.

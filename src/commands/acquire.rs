@@ -204,9 +204,9 @@ pub fn answer(
     }
     if access == Access::Write
         && !request.with_keys
-        && let Some(Plain { binding, verdict, denying }) = limiters.decide_plain(rules, &terms)
+        && let Some(Plain { decision, verdict, denying }) = limiters.acquire_plain(rules, &terms)
     {
-        let granted = denying.is_empty();
+        let granted = decision.granted > 0;
         let outcomes = (0..request.keys).map(|key| match granted {
             true => Outcome::Granted,
             false if denying.binary_search(&key).is_ok() => Outcome::Denied,
@@ -216,8 +216,6 @@ pub fn answer(
         if !granted {
             top::count_denials(call, denying.into_iter(), now_ms);
         }
-        let (granted, retry_after_ms) = (u64::from(granted), verdict.retry_after_ms);
-        let decision = Decision { granted, retry_after_ms, binding };
         return Ok(Some(Reply::new(&decision, &verdict)));
     }
     decide_in_full(call, request, rules, &mut limiters, &terms, access).map(Some)

@@ -48,11 +48,19 @@ fn each_call_is_a_change_for_the_save_points_though_nobody_listens() {
     assert!(!listens(&mut client));
 }
 
+/// Keeps a child of the server busy with saving for longer than a look takes.
+fn save_slowly(client: &mut Client) {
+    client.pipeline(["SET a 1", "SET b 2", "SET c 3"]);
+    client.run("CONFIG SET rdb-key-save-delay 500000");
+    client.run("BGSAVE");
+    client.run("CONFIG SET rdb-key-save-delay 0");
+}
+
 /// The first replica attaches in the middle of traffic, several times over. It must hear of everything that was
 /// not in what it was sent at first, and of effects only.
 #[test]
 fn a_first_replica_hears_all_that_follows() {
-    for (diskless, delay) in [("no", 0), ("yes", 0), ("yes", 1)] {
+    for (diskless, delay, busy) in [("no", 0, true), ("yes", 0, false), ("yes", 1, false)] {
         let primary = Server::builder()
             .conf("repl-backlog-ttl 1")
             .conf(format!("repl-diskless-sync {diskless}"))
@@ -62,6 +70,9 @@ fn a_first_replica_hears_all_that_follows() {
         for seed in 0..2 {
             wait_until_nobody_listens(&mut client);
             let replica = during_traffic(&primary, seed, || {
+                if busy {
+                    save_slowly(&mut client);
+                }
                 let replica = Server::builder().replica_of(&primary).start();
                 let mut at_replica = replica.client();
                 wait_for("the first sync", || {
@@ -84,10 +95,13 @@ fn a_first_replica_hears_all_that_follows() {
 #[test]
 fn an_aof_that_is_switched_on_in_the_middle_of_traffic_has_it_all() {
     let mut server = Server::builder().conf("aof-use-rdb-preamble yes").start();
-    for seed in 0..2 {
+    for busy in [false, true] {
         let mut client = server.client();
         wait_until_nobody_listens(&mut client);
-        during_traffic(&server, seed, || {
+        during_traffic(&server, u64::from(busy), || {
+            if busy {
+                save_slowly(&mut client);
+            }
             client.run("CONFIG SET appendonly yes");
             wait_for_children(&mut client);
             assert!(listens(&mut client));
@@ -120,6 +134,16 @@ fn a_save_in_the_background_only_interrupts_the_silence() {
     assert!(replies.contains("rl_propagates:1"), "{replies}");
     wait_for_children(&mut client);
     wait_until_nobody_listens(&mut client);
+}
+
+#[test]
+fn a_change_of_role_ends_the_silence() {
+    let server = Server::start();
+    let mut client = server.client();
+    wait_until_nobody_listens(&mut client);
+    // There and back at once, before there is a look.
+    let replies = client.pipeline(["REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", "INFO rl"]);
+    assert!(format!("{replies:?}").contains("rl_propagates:1"), "{replies:?}");
 }
 
 /// A slot that migrates has a listener that no field of INFO tells of.
