@@ -12,7 +12,7 @@ use crate::decision::{Ask, Decision, Terms, Verdict, moved_expiry};
 use crate::effect::{Change, Effect, Write};
 use crate::limiter::{Limiter, State, expiry};
 use crate::rule::{MAX_TIME_MS, Rule};
-use crate::sliding::{LogChange, LogStep};
+use crate::sliding::{Live, LogChange, LogStep};
 
 /// A limiter of a call, and what is asked of it.
 #[derive(Debug)]
@@ -118,8 +118,8 @@ fn take(stored: &mut Limiter, ask: &Ask, terms: &Terms<'_>) -> Option<(Verdict, 
     let expire_at_ms = moved_expiry(Some(stored), expiry(rule.window_ms(), void_at_ms, 0));
     match (step, stored.state_mut()) {
         (Step::To(next), state) => *state = next,
-        (Step::Log(change), State::Sliding(log)) => log.apply(change, rule.window_ms()),
-        (Step::Log(_), _) => {}
+        (Step::Log(live, change), State::Sliding(log)) => log.apply_to(live, change),
+        (Step::Log(..), _) => {}
     }
     let verdict = Verdict {
         granted: 1,
@@ -174,8 +174,8 @@ enum Next {
 enum Step {
     /// By another state.
     To(State),
-    /// By one more entry.
-    Log(LogChange),
+    /// By one more entry, after those that are live.
+    Log(Live, LogChange),
 }
 
 /// Asks a limiter for one more permit. `None` when that is not plain.
@@ -214,7 +214,8 @@ fn next(state: &State, rule: &Rule, terms: &Terms<'_>) -> Option<Next> {
             };
             let at_ms = log.stamp(rule, live, resolution, now_ms);
             let grows = log.grows(at_ms, &live);
-            let step = Step::Log(LogChange { now_ms, step: LogStep::Add { at_ms, permits: 1 } });
+            let add = LogStep::Add { at_ms, permits: 1 };
+            let step = Step::Log(live, LogChange { now_ms, step: add });
             let full_at_ms = at_ms.saturating_add(window_ms);
             Next::Room { step, grows, remaining, full_at_ms, void_at_ms: full_at_ms }
         }

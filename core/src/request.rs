@@ -171,8 +171,8 @@ pub fn parse_acquirex<'a, A: Arguments + ?Sized>(
     })?;
     let mut request = Request { rules: 0, ..Request::new(keys) };
     let mut seen = Seen::default();
-    let mut at = keys;
-    while let Some(Word::Window) = Word::parse(args.get(at)) {
+    let (mut at, mut word) = (keys, Some(Word::Window));
+    while word == Some(Word::Window) {
         let (named, end) = parse_rule(args, at, request.rules + 1)?;
         request.rules += 1;
         if request.rules > keys {
@@ -181,12 +181,12 @@ pub fn parse_acquirex<'a, A: Arguments + ?Sized>(
         }
         seen.rule(&named.ask);
         rules(named);
-        at = end;
+        (at, word) = end;
     }
     while at < args.count() {
-        let word = Word::parse(args.get(at));
-        let word = word.ok_or_else(|| expected_option(form, args.get(at)))?;
-        at += request.set_option(form, word, args, at, &mut seen)?;
+        let option = word.ok_or_else(|| expected_option(form, args.get(at)))?;
+        at += request.set_option(form, option, args, at, &mut seen)?;
+        word = Word::parse(args.get(at));
     }
     if request.rules != 1 && request.rules != keys {
         return Err(RequestError::RuleCount { keys, rules: request.rules }.into());
@@ -311,27 +311,26 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Parses the rule that starts at an index. Returns it and where it ends.
+/// Parses the rule whose `WINDOW` is at an index. Returns it, where it ends, and the word there.
 fn parse_rule<'a, A: Arguments + ?Sized>(
     args: &'a A,
     start: usize,
     number: usize,
-) -> Result<(Named<'a>, usize), Box<RequestError>> {
+) -> Result<(Named<'a>, (usize, Option<Word>)), Box<RequestError>> {
     let mut rule = RuleArgs::new();
-    let mut at = start;
-    while at < args.count() {
-        let word = match Word::parse(args.get(at)) {
-            Some(Word::Window) if at > start => break,
-            Some(word) if RuleArgs::has(word) => word,
-            _ => break,
-        };
+    let (mut at, mut word) = (start, Some(Word::Window));
+    while let Some(pair) = word.filter(|word| RuleArgs::has(*word)) {
         if at + 1 >= args.count() {
-            return Err(RequestError::NoValue(word).into());
+            return Err(RequestError::NoValue(pair).into());
         }
-        rule.set(word, args.get(at + 1))?;
+        rule.set(pair, args.get(at + 1))?;
         at += 2;
+        word = Word::parse(args.get(at));
+        if word == Some(Word::Window) {
+            break;
+        }
     }
-    Ok((rule.finish(number)?, at))
+    Ok((rule.finish(number)?, (at, word)))
 }
 
 /// A command of the form `key [key ...] WORD value`.

@@ -205,7 +205,17 @@ impl Log {
     /// The entries later than `cutoff_ms`.
     #[inline(always)]
     pub fn live(&self, cutoff_ms: i64) -> Live {
-        live(&self.head(), self.run(), cutoff_ms)
+        let head = self.head();
+        let Head { first_ms, permits, entries, .. } = head;
+        let mut live = Live { at: head.start as usize, first_ms, permits, entries };
+        if head.newest_ms <= cutoff_ms {
+            return Live { entries: 0, permits: 0, ..live };
+        }
+        let run = run(&self.0, &head);
+        while live.entries > 0 && live.first_ms <= cutoff_ms {
+            live.advance(run);
+        }
+        live
     }
 
     /// The first moment at which at most `at_most` of the live permits are left.
@@ -214,9 +224,10 @@ impl Log {
         if at_most < self.head().newest_permits {
             return None;
         }
+        let run = self.run();
         while live.entries > 1 {
             let left_at_ms = live.first_ms.saturating_add(window_ms);
-            live.advance(self.run());
+            live.advance(run);
             if live.permits <= at_most {
                 return Some(left_at_ms);
             }
@@ -227,16 +238,21 @@ impl Log {
     /// Applies a change under the window that it was decided under. Total: any change leaves any
     /// log in a valid state.
     pub fn apply(&mut self, change: LogChange, window_ms: i64) {
+        self.apply_to(self.live(change.now_ms.saturating_sub(window_ms)), change);
+    }
+
+    /// The same for a caller that has looked which entries are live: what left is not walked again.
+    pub(crate) fn apply_to(&mut self, live: Live, change: LogChange) {
         let LogChange { now_ms, step } = change;
         let mut open = Open::new(self);
         match step {
             LogStep::Add { at_ms, permits } => {
-                open.prune(now_ms.saturating_sub(window_ms));
+                open.prune(live);
                 open.push(at_ms, permits);
                 open.head.granted_ms = now_ms;
             }
             LogStep::GiveBack(permits) => {
-                open.prune(now_ms.saturating_sub(window_ms));
+                open.prune(live);
                 open.give_back(permits);
             }
             LogStep::PullBack => {
@@ -321,20 +337,6 @@ fn room(bytes: &[u8]) -> usize {
 /// How many bytes of a run it takes to begin an entry at `at_ms`, a time after the newest one.
 fn entry_bytes(head: &Head, at_ms: i64) -> usize {
     varint::len(head.newest_permits) + varint::len((at_ms - head.newest_ms) as u64)
-}
-
-/// The entries that are later than `cutoff_ms`.
-#[inline(always)]
-fn live(head: &Head, run: &[u8], cutoff_ms: i64) -> Live {
-    let Head { first_ms, permits, entries, .. } = *head;
-    let mut live = Live { at: head.start as usize, first_ms, permits, entries };
-    if head.newest_ms <= cutoff_ms {
-        return Live { entries: 0, permits: 0, ..live };
-    }
-    while live.entries > 0 && live.first_ms <= cutoff_ms {
-        live.advance(run);
-    }
-    live
 }
 
 impl Live {
@@ -434,8 +436,8 @@ impl Open<'_> {
         }
     }
 
-    fn prune(&mut self, cutoff_ms: i64) {
-        let live = live(&self.head, run(self.bytes, &self.head), cutoff_ms);
+    /// Forgets all but the live entries.
+    fn prune(&mut self, live: Live) {
         if live.entries == self.head.entries {
             return;
         }

@@ -89,7 +89,19 @@ pub fn write_signed(out: &mut impl Sink, value: i64) {
 
 /// Reads the number at `*at` and moves `*at` behind it. `None`, and `*at` unspecified, when the
 /// bytes end too early or do not fit a `u64`.
+#[inline]
 pub fn read(bytes: &[u8], at: &mut usize) -> Option<u64> {
+    // Most numbers of a log are small, and thousands of entries may leave it at once.
+    match *bytes.get(*at)? {
+        byte @ 0..0x80 => {
+            *at += 1;
+            Some(u64::from(byte))
+        }
+        _ => read_long(bytes, at),
+    }
+}
+
+fn read_long(bytes: &[u8], at: &mut usize) -> Option<u64> {
     let mut value = 0;
     for shift in (0..).step_by(7).take(MAX_LEN) {
         let byte = *bytes.get(*at)?;
