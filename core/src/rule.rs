@@ -113,6 +113,7 @@ impl Rule {
     ///
     /// # Errors
     /// The first number that is out of its range, or that the algorithm does not have.
+    #[inline(always)]
     pub fn new(
         algorithm: Algorithm,
         window_ms: i64,

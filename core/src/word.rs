@@ -109,11 +109,13 @@ impl Word {
     }
 
     /// Reads a duration, which may have a unit, in ms.
+    #[inline]
     pub(crate) fn duration(self, bytes: &[u8], low: i64) -> Result<i64, Box<RequestError>> {
         self.in_range(duration(bytes), bytes, low, MAX_WINDOW_MS, " ms")
     }
 
     /// Reads a count.
+    #[inline]
     pub(crate) fn count(self, bytes: &[u8], low: u64, high: u64) -> Result<u64, Box<RequestError>> {
         let value = self.in_range(integer(bytes), bytes, low as i64, high as i64, "")?;
         Ok(value as u64)
