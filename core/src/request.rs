@@ -181,7 +181,7 @@ pub fn parse_acquirex<'a, A: Arguments + ?Sized>(
         }
         seen.rule(&named.ask);
         rules(named);
-        (at, word) = end;
+        End { at, word } = end;
     }
     while at < args.count() {
         let option = word.ok_or_else(|| expected_option(form, args.get(at)))?;
@@ -311,12 +311,18 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Parses the rule whose `WINDOW` is at an index. Returns it, where it ends, and the word there.
+/// Where a rule ends, and the word there, if it is one.
+struct End {
+    at: usize,
+    word: Option<Word>,
+}
+
+/// Parses the rule whose `WINDOW` is at an index.
 fn parse_rule<'a, A: Arguments + ?Sized>(
     args: &'a A,
     start: usize,
     number: usize,
-) -> Result<(Named<'a>, (usize, Option<Word>)), Box<RequestError>> {
+) -> Result<(Named<'a>, End), Box<RequestError>> {
     let mut rule = RuleArgs::new();
     let (mut at, mut word) = (start, Some(Word::Window));
     while let Some(pair) = word.filter(|word| RuleArgs::has(*word)) {
@@ -330,7 +336,7 @@ fn parse_rule<'a, A: Arguments + ?Sized>(
             break;
         }
     }
-    Ok((rule.finish(number)?, (at, word)))
+    Ok((rule.finish(number)?, End { at, word }))
 }
 
 /// A command of the form `key [key ...] WORD value`.
