@@ -544,7 +544,9 @@ fn subscribe_to_keys(ctx: *mut raw::RedisModuleCtx) {
         let refused =
             unsafe { api!(RedisModule_SubscribeToKeyspaceEvents)(ctx, keys, Some(on_key_event)) };
         if refused != 0 {
-            log::warning("no events of keys: who waits for one that is deleted is served later");
+            log::warning(
+                "the server refused events of deleted keys: who waits for one is served later",
+            );
         }
     });
 }

@@ -106,7 +106,11 @@ fn acquire_plain(
     blob: &mut Blob,
 ) -> Option<u64> {
     let mut taken = [None; KEYS];
-    let mut told = |key: usize, one| taken.iter_mut().skip(key).take(1).for_each(|to| *to = one);
+    let mut told = |key: usize, one| {
+        if let Some(to) = taken.get_mut(key) {
+            *to = one;
+        }
+    };
     let (decision, _) = match limiters {
         [limiter] => plain::decide(&mut [Asked { limiter, ask }], terms, &mut told),
         [one, two, three] => {

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`rule`] | what a limiter is asked to enforce, and the ranges that everything relies on |
 //! | [`sliding`], [`bucket`], [`fixed`], [`counter`], [`concurrency`] | one algorithm each: its state and its arithmetic |
-//! | [`limiter`], `packed` | the state under one key, and the one way in which it changes |
+//! | [`limiter`], `packed` | the state under one key, and how it changes |
 //! | [`effect`] | that change: results with absolute times |
 //! | `view` | a limiter at one moment under the rule asked, where the algorithms plug in |
 //! | [`decision`] | check every limiter of a call, then deduct from all or from none |

@@ -1,4 +1,4 @@
-//! The state kept under one key, and the one way in which it changes.
+//! The state kept under one key, and how it changes.
 //!
 //! A primary decides an [`Effect`] and applies it, and sends the same effect to replicas and to the
 //! AOF, which apply it by the same function. That is what keeps them alike. Only [`crate::plain`]
@@ -282,38 +282,32 @@ impl Limiter {
             if *start_over {
                 self.state = State::Unused;
             }
-            self.change(change, rule.window_ms());
+            match change {
+                Change::Bucket(bucket) => self.state = State::Bucket(*bucket),
+                Change::Fixed(fixed) => self.state = State::Fixed(*fixed),
+                Change::Counter(counter) => {
+                    self.state = State::Counter(StoredCounter::new(*counter));
+                }
+                Change::Log(change) => match &mut self.state {
+                    State::Sliding(log) => log.apply(*change, rule.window_ms()),
+                    state => {
+                        let mut log = Log::default();
+                        log.apply(*change, rule.window_ms());
+                        *state = State::Sliding(log);
+                    }
+                },
+                Change::Lease(change) => match &mut self.state {
+                    State::Concurrency(leases) => leases.apply(change),
+                    state => {
+                        let mut leases = Box::<Leases>::default();
+                        leases.apply(change);
+                        *state = State::Concurrency(leases);
+                    }
+                },
+            }
         }
         if let Some(holds) = effect.holds {
             self.set_holds(holds);
-        }
-    }
-
-    /// Applies a change of the algorithm's part, made under a rule with that window.
-    #[inline(always)]
-    pub(crate) fn change(&mut self, change: &Change, window_ms: i64) {
-        match change {
-            Change::Bucket(bucket) => self.state = State::Bucket(*bucket),
-            Change::Fixed(fixed) => self.state = State::Fixed(*fixed),
-            Change::Counter(counter) => {
-                self.state = State::Counter(StoredCounter::new(*counter));
-            }
-            Change::Log(change) => match &mut self.state {
-                State::Sliding(log) => log.apply(*change, window_ms),
-                state => {
-                    let mut log = Log::default();
-                    log.apply(*change, window_ms);
-                    *state = State::Sliding(log);
-                }
-            },
-            Change::Lease(change) => match &mut self.state {
-                State::Concurrency(leases) => leases.apply(change),
-                state => {
-                    let mut leases = Box::<Leases>::default();
-                    leases.apply(change);
-                    *state = State::Concurrency(leases);
-                }
-            },
         }
     }
 

@@ -26,11 +26,11 @@ pub const DEFAULT_RESOLUTION: u32 = 4096;
 /// each time that its window doubles.
 const MAX_ENTRIES: u32 = 1 << 22;
 
-/// What a log keeps allocated, however short it gets.
-const KEPT_BYTES: usize = 256;
-
 /// A cache line: allocations are a multiple of it, and jemalloc then begins them with one.
 const LINE_BYTES: usize = 64;
+
+/// The room that a log keeps, however short it gets.
+const KEPT_BYTES: usize = 5 * LINE_BYTES - HEAD_BYTES;
 
 /// The stored state of a sliding limiter: the [`Head`], then the run, then room for more. No bytes at
 /// all before the first grant.
@@ -173,7 +173,7 @@ impl Log {
     }
 
     /// Whether a grant recorded at `at_ms` takes more memory than there is, when only the live entries
-    /// are kept.
+    /// are kept. (A full log may take a quarter more all the same, once: see `Open::make_room`.)
     pub fn grows(&self, at_ms: i64, live: &Live) -> bool {
         let head = self.head();
         let used = (head.end as usize).saturating_sub(live.at);
@@ -238,7 +238,12 @@ impl Log {
     /// Applies a change under the window that it was decided under. Total: any change leaves any
     /// log in a valid state.
     pub fn apply(&mut self, change: LogChange, window_ms: i64) {
-        self.apply_to(self.live(change.now_ms.saturating_sub(window_ms)), change);
+        let cutoff_ms = match change.step {
+            // Forgets nothing.
+            LogStep::PullBack => i64::MIN,
+            _ => change.now_ms.saturating_sub(window_ms),
+        };
+        self.apply_to(self.live(cutoff_ms), change);
     }
 
     /// The same for a caller that has looked which entries are live: what left is not walked again.
@@ -406,7 +411,7 @@ impl Open<'_> {
             return;
         }
         // Only if that makes room for many: a full log would be moved for each entry.
-        if start >= needed && start >= used / 4 {
+        if used + needed <= room(self.bytes) && start >= used / 4 {
             self.compact();
         } else {
             // By a quarter rather than doubling: logs are many and live long, and are copied rarely.

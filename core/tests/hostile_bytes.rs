@@ -11,6 +11,7 @@ use rl_core::decision::{Ask, Slot, Terms, decide};
 use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
 use rl_core::manage::{Hold, hold, refund, release};
+use rl_core::plain::{self, Asked};
 use rl_core::rule::{Algorithm, MAX_IN_USE, MAX_PERMITS, MAX_TIME_MS, MAX_WINDOW_MS, Rule, Shape};
 use rl_core::varint;
 
@@ -64,6 +65,14 @@ fn call(limiter: &mut Limiter, ask: Ask, terms: &Terms<'_>) -> Option<Effect> {
     assert!((-1..=MAX_TIME_MS).contains(&verdict.retry_after_ms), "{verdict:?}");
     assert!((0..=MAX_TIME_MS).contains(&verdict.reset_after_ms), "{verdict:?}");
     let effect = slots[0].effect();
+    let mut short = limiter.clone();
+    let mut taken = None;
+    let mut asked = [Asked { limiter: &mut short, ask: &ask }];
+    if let Some(plain) = plain::decide(&mut asked, terms, &mut |_, one| taken = one) {
+        assert_eq!(plain, (decision, verdict));
+        let told = taken.map(|taken| plain::effect(&short, &ask.rule, &taken, terms.now_ms));
+        assert_eq!(told, effect);
+    }
     if decision.granted == 0 && !terms.force && terms.now_ms <= NOW_MS {
         assert_ne!(verdict.retry_after_ms, 0);
         // The wait is true of a forged limiter as well, unless it saturated.

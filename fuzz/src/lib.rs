@@ -5,6 +5,7 @@ use rl_core::decision::{Ask, Slot, Terms, decide};
 use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
 use rl_core::manage::{Hold, hold, refund, release};
+use rl_core::plain::{self, Asked};
 use rl_core::rule::{Algorithm, MAX_IN_USE, MAX_PERMITS, MAX_TIME_MS, MAX_WINDOW_MS, Rule, Shape};
 
 /// The time at which everything happens, unless it happens at the edges of time.
@@ -36,6 +37,9 @@ fn apply(limiter: &mut Limiter, effect: Option<Effect>) {
 fn call(limiter: &mut Limiter, ask: Ask, terms: &Terms<'_>) {
     let pulled_back = limiter.pull_back(terms.now_ms);
     apply(limiter, pulled_back);
+    let mut short = limiter.clone();
+    plain::decide(&mut [Asked { limiter: &mut short, ask: &ask }], terms, &mut |_, _| {});
+    assert_stable(&short);
     let mut slots = [Slot::new(Some(limiter), &ask)];
     let decision = decide(&mut slots, terms);
     let verdict = *slots[0].verdict();

@@ -212,10 +212,7 @@ pub fn answer(
             false if denying.binary_search(&key).is_ok() => Outcome::Denied,
             false => Outcome::Spared,
         });
-        metrics::count(call.main_thread(), granted, rules, outcomes);
-        if !granted {
-            top::count_denials(call, denying.into_iter(), now_ms);
-        }
+        count(call, granted, rules, outcomes, now_ms);
         return Ok(Some(Reply::new(&decision, &verdict)));
     }
     decide_in_full(call, request, rules, &mut limiters, &terms, access).map(Some)
@@ -251,14 +248,25 @@ fn decide_in_full(
     }
     let granted = decision.granted > 0;
     let outcomes = slots.iter().map(|slot| Outcome::of(slot, granted));
-    metrics::count(call.main_thread(), granted, rules, outcomes);
-    if !granted {
-        let denying = slots.iter().enumerate().filter(|(_, slot)| slot.denies());
-        top::count_denials(call, denying.map(|(key, _)| key), terms.now_ms);
-    }
+    count(call, granted, rules, outcomes, terms.now_ms);
     drop(slots);
     limiters.write(changes);
     Ok(reply)
+}
+
+/// Counts a call that was carried out, by what became of each limiter.
+fn count(
+    call: &Call,
+    granted: bool,
+    rules: &[Named<'_>],
+    outcomes: impl Iterator<Item = Outcome> + Clone,
+    now_ms: i64,
+) {
+    metrics::count(call.main_thread(), granted, rules, outcomes.clone());
+    if !granted {
+        let denying = outcomes.enumerate().filter(|(_, outcome)| *outcome == Outcome::Denied);
+        top::count_denials(call, denying.map(|(key, _)| key), now_ms);
+    }
 }
 
 /// The answer to a call: numbers only, so that it can be sent when everything is written.
