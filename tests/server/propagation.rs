@@ -50,8 +50,10 @@ fn each_call_is_a_change_for_the_save_points_though_nobody_listens() {
 
 /// Keeps a child of the server busy with saving for longer than a look takes.
 fn save_slowly(client: &mut Client) {
-    client.pipeline(["SET a 1", "SET b 2", "SET c 3"]);
-    client.run("CONFIG SET rdb-key-save-delay 500000");
+    const TIME_US: i64 = 1_500_000;
+    client.run("SET a 1");
+    let delay_us = TIME_US / client.int("DBSIZE");
+    client.run(format!("CONFIG SET rdb-key-save-delay {delay_us}"));
     client.run("BGSAVE");
     client.run("CONFIG SET rdb-key-save-delay 0");
 }
