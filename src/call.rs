@@ -9,14 +9,13 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-use libc::{c_int, c_void};
+use libc::c_int;
 use redis_module::{Context, RedisLockIndicator, RedisValue, raw};
 use rl_core::error::RequestError;
 use rl_core::request::Arguments;
 use smallvec::SmallVec;
 
 use crate::keys::{Access, Key};
-use crate::waiting::Callbacks;
 use crate::{log, metrics};
 
 /// Finds how many of the first arguments are keys, and says what is done to them.
@@ -181,28 +180,9 @@ impl Call {
         self.flags() & raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING != 0
     }
 
-    /// Blocks the client on the first `keys` arguments, without an end. The server keeps `private`.
-    pub fn block_on_keys(
-        &self,
-        keys: usize,
-        callbacks: &Callbacks,
-        private: *mut c_void,
-    ) -> *mut raw::RedisModuleBlockedClient {
-        // SAFETY: the keys are arguments of the running command; the server retains them.
-        unsafe {
-            let client = api!(RedisModule_BlockClientOnKeys)(
-                self.ctx,
-                callbacks.ready,
-                callbacks.timeout,
-                callbacks.free,
-                0,
-                self.argv.add(1),
-                keys.min(self.count()) as c_int,
-                private,
-            );
-            api!(RedisModule_SetDisconnectCallback)(client, callbacks.disconnected);
-            client
-        }
+    /// Whether the server is a node of a cluster.
+    pub fn is_in_cluster(&self) -> bool {
+        self.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
     }
 
     fn arg(&self, index: usize) -> Option<*mut raw::RedisModuleString> {
@@ -379,7 +359,8 @@ impl Call {
         unsafe { api!(RedisModule_ReplyWithError)(self.ctx, message.as_ptr()) };
     }
 
-    fn reply_failure(&self, failure: &Failure) {
+    /// Answers why a command failed.
+    pub fn reply_failure(&self, failure: &Failure) {
         self.reply_error(&CString::new(failure.to_string()).unwrap_or_default());
     }
 }

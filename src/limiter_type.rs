@@ -2,7 +2,7 @@
 //!
 //! A value is one blob that starts with its own version byte, so the type's encoding version stays
 //! 0 for good: a server refuses a whole RDB over that number, a blob can be told apart value by
-//! value. There is no `unlink` callback: nothing outside a limiter refers to it.
+//! value.
 
 use std::mem::size_of;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use rl_core::codec;
 use rl_core::limiter::{Limiter, State};
 
 use crate::call::api;
-use crate::{log, metrics, policies};
+use crate::{log, metrics, policies, waiting};
 
 /// Nine characters, as the server wants it.
 const NAME: &std::ffi::CStr = c"rl-limit1";
@@ -47,7 +47,7 @@ pub fn register(ctx: *mut raw::RedisModuleCtx) -> Result<(), String> {
         unlink: None,
         mem_usage2: None,
         free_effort2: None,
-        unlink2: None,
+        unlink2: Some(unlink),
         copy2: None,
         aux_save2: Some(policies::aux_save),
     };
@@ -171,6 +171,21 @@ extern "C" fn free(value: *mut c_void) {
     // SAFETY: the value came from `Box::into_raw`, and the server lets go of it.
     guarded((), || drop(unsafe { Box::from_raw(value.cast::<Limiter>()) }));
     metrics::count_limiter(-1);
+}
+
+/// A value is about to leave its key: it was deleted, expired, was evicted, overwritten or renamed.
+/// Databases that are flushed or swapped do not call this.
+extern "C" fn unlink(ctx: *mut raw::RedisModuleKeyOptCtx, _: *const c_void) {
+    if waiting::waiters() > 0 {
+        // SAFETY: the context is that of the callback; the server keeps the name beyond it.
+        guarded((), || unsafe {
+            let db = api!(RedisModule_GetDbIdFromOptCtx)(ctx);
+            let mut len = 0;
+            let name = api!(RedisModule_GetKeyNameFromOptCtx)(ctx);
+            let bytes = api!(RedisModule_StringPtrLen)(name, &mut len);
+            waiting::changed(db, std::slice::from_raw_parts(bytes.cast(), len));
+        });
+    }
 }
 
 /// How many allocations there are to free: past 64 the server does it in the background.

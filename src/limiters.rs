@@ -69,6 +69,11 @@ impl<'call> Limiters<'call> {
         Ok(())
     }
 
+    /// The keys whose limiters are ahead of the clock, and are read as they will be corrected.
+    pub fn ahead_of_clock(&self) -> impl Iterator<Item = usize> + '_ {
+        self.corrections.iter().map(|correction| correction.key)
+    }
+
     /// The limiter under a key, `None` when there is none.
     pub fn get(&self, key: usize) -> Option<&Limiter> {
         if self.corrections.is_empty() {
@@ -103,7 +108,7 @@ impl<'call> Limiters<'call> {
         if decision.granted > 0 {
             for (index, (key, one)) in self.keys.iter().zip(&taken).enumerate() {
                 key.changed(one.expire_at_ms);
-                wake(self.call, index);
+                wake(self.call, index, false);
             }
             match propagation::has_listener() {
                 true => self.propagate_plain(&taken, rules, terms.now_ms),
@@ -139,7 +144,7 @@ impl<'call> Limiters<'call> {
             if let Some(key) = self.keys.get_mut(*index) {
                 key.apply(effect);
             }
-            wake(self.call, *index);
+            wake(self.call, *index, effect.holds.is_some());
         }
         self.propagate(&changes);
     }
@@ -165,16 +170,20 @@ impl<'call> Limiters<'call> {
     }
 }
 
-/// Has those looked at who wait for a key, an argument.
+/// Has those looked at who wait for a key, an argument: the first of them, who may be served now, or
+/// all, when the key may deny them for longer than they wait.
 #[inline(always)]
-fn wake(call: &Call, key: usize) {
+fn wake(call: &Call, key: usize, may_deny_longer: bool) {
     if waiting::waiters() > 0 {
-        waiting::wake(call.context(), call.db(), call.get(key));
+        match may_deny_longer {
+            true => waiting::changed(call.db(), call.get(key)),
+            false => waiting::has_room(call.db(), call.get(key)),
+        }
     }
 }
 
 /// A limiter that is ahead of the clock as it should be, and the effect that makes it so.
-fn corrected(stored: &Limiter, now_ms: i64) -> Option<(Limiter, Effect)> {
+pub fn corrected(stored: &Limiter, now_ms: i64) -> Option<(Limiter, Effect)> {
     let effect = stored.pull_back(now_ms)?;
     let mut limiter = stored.clone();
     limiter.apply(&effect);

@@ -242,6 +242,7 @@ fn guarded_fields(section: &Section) {
     section.number("waiters", waiting::waiters() as u64);
     section.number("waits_granted", waits.granted);
     section.number("waits_timed_out", waits.timed_out);
+    section.number("waits_denied", waits.denied);
     section.number("top_tracked", top::tracked(&main) as u64);
     let names = NAMES.lock(&main);
     let mut known: Vec<_> = names.known.iter().collect();

@@ -34,6 +34,30 @@ fn hash_tag(key: &[u8]) -> &[u8] {
     tag.unwrap_or(key)
 }
 
+/// A key in a slot that nobody else uses, for servers that want one.
+///
+/// ```
+/// use rl_core::slot::{name_in, slot};
+///
+/// assert_eq!(slot(&name_in(12_182)), 12_182);
+/// ```
+pub fn name_in(slot: u16) -> Vec<u8> {
+    let mut name = b"redis-rl waits ".to_vec();
+    // Two more bytes reach each CRC from each other one: they are what the CRC was before them, and
+    // what it would have to have been for two zeroes to lead to the slot.
+    let last = crc(&name) ^ crc_before_zeroes(slot);
+    name.extend_from_slice(&last.to_be_bytes());
+    name
+}
+
+/// The CRC from which two bytes of zeroes lead to this one.
+fn crc_before_zeroes(mut crc: u16) -> u16 {
+    for _ in 0..16 {
+        crc = if crc & 1 != 0 { (crc ^ 0x1021) >> 1 | 0x8000 } else { crc >> 1 };
+    }
+    crc
+}
+
 /// The slot of a key, 0 to 16383.
 ///
 /// ```
@@ -42,10 +66,11 @@ fn hash_tag(key: &[u8]) -> &[u8] {
 /// assert_eq!(slot(b"{user1000}.following"), slot(b"{user1000}.followers"));
 /// ```
 pub fn slot(key: &[u8]) -> u16 {
-    let crc = hash_tag(key)
-        .iter()
-        .fold(0u16, |crc, byte| crc << 8 ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)]);
-    crc % SLOTS
+    crc(hash_tag(key)) % SLOTS
+}
+
+fn crc(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| crc << 8 ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)])
 }
 
 #[cfg(test)]
@@ -60,6 +85,13 @@ mod tests {
         assert_eq!(slot(b"somekey"), 11_058);
         assert_eq!(slot(b"foo{hash_tag}"), 2_515);
         assert_eq!(slot(b""), 0);
+    }
+
+    #[test]
+    fn each_slot_has_a_name_of_its_own() {
+        for wanted in 0..SLOTS {
+            assert_eq!(slot(&name_in(wanted)), wanted);
+        }
     }
 
     #[test]

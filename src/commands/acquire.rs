@@ -5,7 +5,6 @@ use rl_core::decision::{Decision, Slot, Terms, Verdict, decide};
 use rl_core::request::{
     Form, Named, Request, keys_before_rules, parse_acquire, parse_acquirex, rule_of,
 };
-use rl_core::rule::Algorithm;
 use smallvec::SmallVec;
 
 use crate::call::{Call, Command, Failure, FindKeys};
@@ -53,7 +52,7 @@ impl Command for Peek {
 }
 
 /// The rules of a call: one for all keys, or one for each.
-type Rules<'call> = SmallVec<[Named<'call>; FEW]>;
+pub type Rules<'call> = SmallVec<[Named<'call>; FEW]>;
 
 fn extended(call: &Call, form: Form, access: Access) -> Result<(), Failure> {
     let mut rules = Rules::new();
@@ -64,56 +63,6 @@ fn extended(call: &Call, form: Form, access: Access) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a waiter finds when it looks again.
-pub enum Look {
-    /// It can be served.
-    Served,
-    /// It cannot any more, however long it waits.
-    Never,
-    /// Not now: the keys that deny, by their index, each with its time in ms.
-    Denied(Vec<(usize, i64)>),
-}
-
-/// Looks whether a call that waits can be served, and changes nothing.
-pub fn look(call: &Call, now_ms: i64) -> Result<Look, Failure> {
-    let mut rules = Rules::new();
-    let request = parse_acquirex(call, Form::AcquireX, &mut |rule| rules.push(rule))?;
-    prepare(call, &mut rules, now_ms);
-    let rules = without_blocks(&rules);
-    let mut limiters = Limiters::new(call);
-    limiters.open(request.keys, Access::Read, now_ms)?;
-    let terms = terms(&request, now_ms);
-    let mut slots = Slots::new();
-    fill(&mut slots, &limiters, &request, &rules);
-    let decision = decide(&mut slots, &terms);
-    if decision.granted > 0 {
-        return Ok(Look::Served);
-    }
-    if decision.retry_after_ms < 0 {
-        return Ok(Look::Never);
-    }
-    let denying = slots.iter().enumerate().filter(|(_, slot)| slot.denies());
-    Ok(Look::Denied(denying.map(|(i, slot)| (i, slot.verdict().retry_after_ms)).collect()))
-}
-
-/// Answers a call that waited with a denial, as things stand, and changes nothing.
-pub fn deny(call: &Call) {
-    let mut rules = Rules::new();
-    let now_ms = call.now_ms();
-    let parsed = parse_acquirex(call, Form::AcquireX, &mut |rule| rules.push(rule));
-    let Ok(request) = parsed else { return call.reply_null() };
-    prepare(call, &mut rules, now_ms);
-    let mut limiters = Limiters::new(call);
-    if limiters.open(request.keys, Access::Read, now_ms).is_err() {
-        return call.reply_null();
-    }
-    let mut slots = Slots::new();
-    fill(&mut slots, &limiters, &request, &rules);
-    let decision = decide(&mut slots, &terms(&request, now_ms));
-    let denied = Decision { granted: 0, ..decision };
-    Reply::of_slots(&denied, &slots, request.with_keys).send(call);
-}
-
 /// Puts the numbers of policies in the place of those asked.
 fn prepare(call: &Call, rules: &mut [Named<'_>], now_ms: i64) {
     policies::apply(call.main_thread(), rules, now_ms);
@@ -122,7 +71,8 @@ fn prepare(call: &Call, rules: &mut [Named<'_>], now_ms: i64) {
     }
 }
 
-fn terms<'a>(request: &Request<'a>, now_ms: i64) -> Terms<'a> {
+/// What a request asks of all its limiters alike.
+pub fn terms<'a>(request: &Request<'a>, now_ms: i64) -> Terms<'a> {
     Terms {
         now_ms,
         resolution: config::sliding_resolution(),
@@ -134,10 +84,10 @@ fn terms<'a>(request: &Request<'a>, now_ms: i64) -> Terms<'a> {
 }
 
 /// A slot for each key.
-type Slots<'a> = SmallVec<[Slot<'a>; FEW]>;
+pub type Slots<'a> = SmallVec<[Slot<'a>; FEW]>;
 
 /// Fills in the slots. In place: they are two kilobytes, and would be copied.
-fn fill<'a>(
+pub fn fill<'a>(
     slots: &mut Slots<'a>,
     limiters: &'a Limiters<'_>,
     request: &Request<'_>,
@@ -150,39 +100,6 @@ fn fill<'a>(
     }
 }
 
-/// Whether a call that is denied, or would overtake others who wait, waits itself. How long it will
-/// be denied at least, in ms.
-fn waits(
-    call: &Call,
-    request: &Request<'_>,
-    rules: &[Named<'_>],
-    limiters: &Limiters<'_>,
-    terms: &Terms<'_>,
-) -> Option<i64> {
-    if request.timeout_ms == 0 || !waiting::has_room(call) {
-        return None;
-    }
-    let rules = without_blocks(rules);
-    let mut slots = Slots::new();
-    fill(&mut slots, limiters, request, &rules);
-    let decision = decide(&mut slots, terms);
-    if decision.granted > 0 {
-        return waiting::is_ahead(call, request.keys).then_some(0);
-    }
-    let held = |slot: &Slot<'_>| slot.ask().rule.algorithm() == Algorithm::Concurrency;
-    let released = slots.iter().any(|slot| slot.denies() && held(slot));
-    let retry_after_ms = decision.retry_after_ms;
-    (retry_after_ms >= 0 && (retry_after_ms <= request.timeout_ms || released))
-        .then_some(retry_after_ms)
-}
-
-/// Who waits is not denied, so no block begins.
-fn without_blocks<'call>(rules: &[Named<'call>]) -> Rules<'call> {
-    let mut rules = Rules::from_slice(rules);
-    rules.iter_mut().for_each(|rule| rule.ask.block_ms = 0);
-    rules
-}
-
 /// Decides, and carries the decision out unless it is only to be read. `None` when the client waits.
 pub fn answer(
     call: &Call,
@@ -190,21 +107,49 @@ pub fn answer(
     rules: &mut [Named<'_>],
     access: Access,
 ) -> Result<Option<Reply>, Failure> {
+    if request.timeout_ms > 0 {
+        return answer_or_wait(call, request, rules);
+    }
     let now_ms = call.now_ms();
     prepare(call, rules, now_ms);
-    let rules = &*rules;
-    let terms = terms(request, now_ms);
     let mut limiters = Limiters::new(call);
     limiters.open(request.keys, access, now_ms)?;
-    if access == Access::Write
-        && let Some(first_look_ms) = waits(call, request, rules, &limiters, &terms)
-    {
-        waiting::wait(call, request.keys, request.timeout_ms, first_look_ms);
+    carry_out(call, request, rules, &mut limiters, &terms(request, now_ms), access).map(Some)
+}
+
+/// The same for a call that would rather wait than be denied. Apart, since it takes much of the
+/// stack.
+#[inline(never)]
+fn answer_or_wait(
+    call: &Call,
+    request: &Request<'_>,
+    rules: &mut [Named<'_>],
+) -> Result<Option<Reply>, Failure> {
+    let asked = Rules::from_slice(rules);
+    let now_ms = waiting::attempt::now_ms(call);
+    prepare(call, rules, now_ms);
+    let terms = terms(request, now_ms);
+    let mut limiters = Limiters::new(call);
+    limiters.open(request.keys, Access::Write, now_ms)?;
+    if waiting::waits(call, request, &asked, rules, &limiters, &terms) {
         return Ok(None);
     }
+    carry_out(call, request, rules, &mut limiters, &terms, Access::Write).map(Some)
+}
+
+/// Decides over limiters that are open, and carries the decision out unless it is only to be read.
+#[inline(always)]
+fn carry_out(
+    call: &Call,
+    request: &Request<'_>,
+    rules: &[Named<'_>],
+    limiters: &mut Limiters<'_>,
+    terms: &Terms<'_>,
+    access: Access,
+) -> Result<Reply, Failure> {
     if access == Access::Write
         && !request.with_keys
-        && let Some(Plain { decision, verdict, denying }) = limiters.acquire_plain(rules, &terms)
+        && let Some(Plain { decision, verdict, denying }) = limiters.acquire_plain(rules, terms)
     {
         let granted = decision.granted > 0;
         let outcomes = (0..request.keys).map(|key| match granted {
@@ -212,10 +157,10 @@ pub fn answer(
             false if denying.binary_search(&key).is_ok() => Outcome::Denied,
             false => Outcome::Spared,
         });
-        count(call, granted, rules, outcomes, now_ms);
-        return Ok(Some(Reply::new(&decision, &verdict)));
+        count(call, granted, rules, outcomes, terms.now_ms);
+        return Ok(Reply::new(&decision, &verdict));
     }
-    decide_in_full(call, request, rules, &mut limiters, &terms, access).map(Some)
+    decide_in_full(call, request, rules, limiters, terms, access)
 }
 
 /// Decides what is not plain. Apart, since it takes much of the stack.
@@ -295,11 +240,6 @@ impl Reply {
         self.call[0] > 0
     }
 
-    /// Whether waiting helps, if nothing was.
-    pub fn may_be_granted(&self) -> bool {
-        self.call[3] >= 0
-    }
-
     /// `binding` is what the binding key answers.
     fn new(decision: &Decision, binding: &Verdict) -> Reply {
         let call = [
@@ -313,7 +253,8 @@ impl Reply {
         Reply { call, keys: None }
     }
 
-    fn of_slots(decision: &Decision, slots: &[Slot<'_>], with_keys: bool) -> Reply {
+    /// Of a call that was decided over these slots.
+    pub fn of_slots(decision: &Decision, slots: &[Slot<'_>], with_keys: bool) -> Reply {
         let binding = slots.get(decision.binding).map(|slot| *slot.verdict()).unwrap_or_default();
         let keys = with_keys.then(|| slots.iter().map(key_reply).collect());
         Reply { keys, ..Reply::new(decision, &binding) }

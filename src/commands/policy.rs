@@ -32,7 +32,6 @@ impl Command for Set {
         let until_ms = request.for_ms.map(|for_ms| call.now_ms().saturating_add(for_ms));
         let entry = policies::entry(call.main_thread(), request.name);
         change(call, &[(request.name, entry.with(request.policy, until_ms))]);
-        until_ms.into_iter().for_each(waiting::policy_ends);
         if call.config_is("appendonly", "yes") && call.config_is("aof-use-rdb-preamble", "no") {
             log::warning(
                 "policies are not part of an AOF that is rewritten without its RDB preamble: \
@@ -76,7 +75,7 @@ fn change(call: &Call, entries: &[(&[u8], Entry)]) {
         policies.encode(entries.iter().map(|(name, _)| *name))
     });
     call.replicate_policies(&bytes);
-    waiting::wake_all(call.context());
+    waiting::all_changed();
 }
 
 /// `RL._POLICY`: what a primary sends.

@@ -57,3 +57,5 @@ mod top;
 mod waiting;
 mod waiting_ends;
 mod waiting_load;
+mod waiting_mass;
+mod waiting_turns;

@@ -1,0 +1,203 @@
+//! What a call that waits would be told now. Looking changes nothing, and counts nowhere.
+//!
+//! The same judgement decides whether a call begins to wait, goes on waiting or is told at once: so
+//! whoever waits is told what it would be told if it came now.
+
+use rl_core::decision::{Ask, Decision, Slot, Terms, decide};
+use rl_core::limiter::Limiter;
+use rl_core::request::{Named, Request};
+use rl_core::rule::Algorithm;
+
+use crate::call::{Call, Failure};
+use crate::commands::acquire::{Reply, Rules, Slots, fill, terms};
+use crate::keys::Access;
+use crate::limiters::{Limiters, corrected};
+use crate::{config, policies};
+
+/// What a call asks for, read once.
+pub struct Wish {
+    keys: usize,
+    rules: Box<[WishedRule]>,
+    upto: u64,
+    id: Option<Box<[u8]>>,
+    with_keys: bool,
+}
+
+/// A rule as it came: policies may replace its numbers at each look.
+struct WishedRule {
+    ask: Ask,
+    name: Option<Box<[u8]>>,
+}
+
+/// What became of a wish.
+pub enum Look {
+    /// It can be served.
+    Served,
+    /// It would be denied at once, or is an error by now.
+    Over,
+    /// This key, by its place, denies it for so long, and no other for longer.
+    Waits { key: usize, for_ms: i64 },
+}
+
+/// What a look found.
+pub struct Seen {
+    /// What became of the wish.
+    pub look: Look,
+    /// When that may become worse by itself: an exemption or a policy ends.
+    pub again_in_ms: Option<i64>,
+}
+
+/// What a look at one key found.
+pub enum SeenKey {
+    /// It denies the wish for so long, which may well be waited for.
+    Denies { for_ms: i64 },
+    /// It does not, or not only for a time: all keys are to be looked at.
+    Else { has_room: bool, again_in_ms: Option<i64> },
+}
+
+impl Wish {
+    /// What a request asks, with its rules as they came.
+    pub fn new(request: &Request<'_>, asked: &[Named<'_>]) -> Wish {
+        let own = |rule: &Named<'_>| WishedRule { ask: rule.ask, name: rule.name.map(Box::from) };
+        Wish {
+            keys: request.keys,
+            rules: asked.iter().map(own).collect(),
+            upto: request.upto,
+            id: request.id.map(Box::from),
+            with_keys: request.with_keys,
+        }
+    }
+
+    /// In how many ms the first of the policies in force ends.
+    pub fn policy_ends_in_ms(&self, call: &Call, now_ms: i64) -> Option<i64> {
+        self.rules.iter().filter_map(|rule| in_force(call, rule, now_ms).1).min()
+    }
+
+    fn request(&self) -> Request<'_> {
+        Request {
+            keys: self.keys,
+            rules: self.rules.len(),
+            upto: self.upto,
+            id: self.id.as_deref(),
+            with_keys: self.with_keys,
+            // None of these goes with a timeout, which is not for looks.
+            reserve_ms: 0,
+            timeout_ms: 0,
+            force: false,
+        }
+    }
+
+    /// The rules in force.
+    fn rules(&self, call: &Call, now_ms: i64) -> Rules<'_> {
+        self.rules.iter().map(|rule| in_force(call, rule, now_ms).0).collect()
+    }
+}
+
+/// A rule as it is in force, and in how many ms its policy ends.
+fn in_force<'a>(call: &Call, rule: &'a WishedRule, now_ms: i64) -> (Named<'a>, Option<i64>) {
+    let (mut ask, name) = (rule.ask, rule.name.as_deref());
+    let end_ms = name.and_then(|name| {
+        policies::with(call.main_thread(), |policies| {
+            policies.apply(name, &mut ask, now_ms);
+            let (_, end_ms) = policies.get(name).in_force(now_ms)?;
+            end_ms.map(|end_ms| end_ms - now_ms)
+        })
+    });
+    ask.shadow |= config::only_shadows();
+    (Named { ask, name }, end_ms)
+}
+
+/// Judges a call over limiters that are open, by the rules in force: whether it is served, denied or
+/// rather waits for up to `timeout_ms`. Who waits is not denied, so no block begins.
+pub fn judge(
+    request: &Request<'_>,
+    rules: &[Named<'_>],
+    limiters: &Limiters<'_>,
+    terms: &Terms<'_>,
+    timeout_ms: i64,
+) -> Seen {
+    let mut rules = Rules::from_slice(rules);
+    rules.iter_mut().for_each(|rule| rule.ask.block_ms = 0);
+    let mut slots = Slots::new();
+    fill(&mut slots, limiters, request, &rules);
+    let decision = decide(&mut slots, terms);
+    let may_be_released = || slots.iter().any(|slot| slot.denies() && is_lease(slot.ask()));
+    let look = match decision.retry_after_ms {
+        _ if decision.granted > 0 => Look::Served,
+        ..0 => Look::Over,
+        for_ms if for_ms > timeout_ms && !may_be_released() => Look::Over,
+        for_ms => Look::Waits { key: decision.binding, for_ms },
+    };
+    let stored = (0..request.keys).filter_map(|key| limiters.get(key));
+    let again_in_ms = stored.filter_map(|stored| exempt_ms(stored, terms.now_ms)).min();
+    Seen { look, again_in_ms }
+}
+
+/// Its holders may release it at any time.
+fn is_lease(ask: &Ask) -> bool {
+    ask.rule.algorithm() == Algorithm::Concurrency
+}
+
+/// How long a limiter still lets everything through.
+fn exempt_ms(stored: &Limiter, now_ms: i64) -> Option<i64> {
+    Some(stored.holds().exempt_until_ms - now_ms).filter(|ms| *ms > 0)
+}
+
+/// Looks at all keys. `Err` tells those whose limiters are ahead of a clock that stepped back: what
+/// they say holds only after they were corrected, which is a write.
+pub fn at_all(
+    call: &Call,
+    wish: &Wish,
+    now_ms: i64,
+    timeout_ms: i64,
+) -> Result<Seen, Vec<usize>> {
+    let rules = wish.rules(call, now_ms);
+    let mut limiters = Limiters::new(call);
+    if limiters.open(wish.keys, Access::Read, now_ms).is_err() {
+        // What became an error is answered as the server answers it.
+        return Ok(Seen { look: Look::Over, again_in_ms: None });
+    }
+    let ahead: Vec<usize> = limiters.ahead_of_clock().collect();
+    if !ahead.is_empty() {
+        return Err(ahead);
+    }
+    let request = wish.request();
+    let seen = judge(&request, &rules, &limiters, &terms(&request, now_ms), timeout_ms);
+    let ends = [seen.again_in_ms, wish.policy_ends_in_ms(call, now_ms)];
+    Ok(Seen { again_in_ms: ends.into_iter().flatten().min(), ..seen })
+}
+
+/// Looks at one key, by its place.
+pub fn at_one(call: &Call, wish: &Wish, key: usize, now_ms: i64, timeout_ms: i64) -> SeenKey {
+    let other = |has_room, again_in_ms| SeenKey::Else { has_room, again_in_ms };
+    let Some(rule) = wish.rules.get(key).or(wish.rules.first()) else { return other(false, None) };
+    let Ok(opened) = call.open(key, Access::Read) else { return other(false, None) };
+    let (rule, policy_ends_in_ms) = in_force(call, rule, now_ms);
+    let stored = opened.limiter();
+    if stored.is_some_and(|stored| corrected(stored, now_ms).is_some()) {
+        return other(false, None);
+    }
+    let request = wish.request();
+    let ask = Ask { block_ms: 0, ..rule.ask };
+    let mut slot = [Slot::new(stored, &ask)];
+    decide(&mut slot, &terms(&request, now_ms));
+    let [slot] = slot;
+    let for_ms = slot.verdict().retry_after_ms;
+    if slot.denies() && for_ms >= 0 && (for_ms <= timeout_ms || is_lease(&ask)) {
+        return SeenKey::Denies { for_ms };
+    }
+    let exempt_ms = stored.and_then(|stored| exempt_ms(stored, now_ms));
+    other(!slot.denies(), [exempt_ms, policy_ends_in_ms].into_iter().flatten().min())
+}
+
+/// A denial as things stand, whatever room there is.
+pub fn denial(call: &Call, wish: &Wish, now_ms: i64) -> Result<Reply, Failure> {
+    let rules = wish.rules(call, now_ms);
+    let mut limiters = Limiters::new(call);
+    limiters.open(wish.keys, Access::Read, now_ms)?;
+    let request = wish.request();
+    let mut slots = Slots::new();
+    fill(&mut slots, &limiters, &request, &rules);
+    let decision = decide(&mut slots, &terms(&request, now_ms));
+    Ok(Reply::of_slots(&Decision { granted: 0, ..decision }, &slots, wish.with_keys))
+}

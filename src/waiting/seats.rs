@@ -1,0 +1,266 @@
+//! A client that waits: how it is blocked, how it is answered, and what happens when it is gone.
+//!
+//! Outside a cluster a client is blocked plainly. When a primary becomes a replica, the server answers
+//! `UNBLOCKED` to whoever is blocked, and when a client is killed or vanishes, it tells us.
+//!
+//! In a cluster a client is blocked on a key, since the server answers `MOVED` only to those whose key
+//! is in a slot that moved away. But not on its own keys: a server may walk all clients that are
+//! blocked on a key for each of them when the key is created, and it keeps lists of them. Any key in
+//! the same slot does, so it is one that nobody creates.
+
+use std::ptr::{self, NonNull};
+use std::rc::Rc;
+
+use libc::{c_int, c_void};
+use redis_module::raw;
+use rl_core::request::Arguments;
+use rl_core::slot::{name_in, slot};
+
+use super::attempt::Said;
+use super::look::{Wish, denial};
+use super::{leave, service, with};
+use crate::call::{Call, api, clock_ms};
+
+/// A client that waits.
+pub struct Seat {
+    client: *mut raw::RedisModuleBlockedClient,
+    /// Its command with the name, retained.
+    argv: Box<[*mut raw::RedisModuleString]>,
+    db: i32,
+    /// In whose name it asks, unless that is no user of the server's own.
+    user: *mut raw::RedisModuleString,
+    deadline_us: i64,
+    wish: Wish,
+    /// Where a client that is blocked on a key is left what it is told, `None` of them for one that
+    /// is blocked plainly. The server keeps it as long as the client is blocked.
+    told: Option<NonNull<Option<Said>>>,
+}
+
+impl Seat {
+    /// Blocks the client of a call, without an end.
+    pub fn take(call: &Call, wish: Wish, deadline_us: i64) -> Seat {
+        let told = call.is_in_cluster().then(|| NonNull::from(Box::leak(Box::default())));
+        let client = match told {
+            Some(told) => block_on_key(call, &name_in(slot(call.get(0))), told),
+            // SAFETY: the context is that of the client's command, which may be blocked.
+            None => unsafe {
+                let (reply, timeout) = (Some(on_answer as _), Some(on_unblocked as _));
+                api!(RedisModule_BlockClient)(call.context(), reply, timeout, Some(free_said), 0)
+            },
+        };
+        // SAFETY: the client was blocked just now.
+        unsafe { api!(RedisModule_SetDisconnectCallback)(client, Some(on_disconnected)) };
+        let (argv, db) = (call.retain().into(), call.db());
+        Seat { client, argv, db, user: user(call), deadline_us, wish, told }
+    }
+
+    /// The server's handle of the client.
+    pub fn client(&self) -> *mut raw::RedisModuleBlockedClient {
+        self.client
+    }
+
+    /// The arguments of its command with the name, and how many that are.
+    pub fn argv(&self) -> (Vec<*mut raw::RedisModuleString>, c_int) {
+        (self.argv.to_vec(), self.argv.len() as c_int)
+    }
+
+    /// The database of its keys.
+    pub fn db(&self) -> i32 {
+        self.db
+    }
+
+    /// The name of its user, if that is one that can be looked up.
+    pub fn user(&self) -> Option<*mut raw::RedisModuleString> {
+        (!self.user.is_null()).then_some(self.user)
+    }
+
+    /// What it asked for.
+    pub fn wish(&self) -> &Wish {
+        &self.wish
+    }
+
+    /// How long it is willing to wait yet, in ms.
+    pub fn left_ms(&self, now_us: i64) -> i64 {
+        (self.deadline_us - now_us).max(0) / 1000
+    }
+
+    /// Whether it is blocked on a key, as on a node of a cluster.
+    pub fn is_on_key(&self) -> bool {
+        self.told.is_some()
+    }
+
+    /// Runs something that reads its arguments as a command does.
+    pub fn as_call<T>(&self, ctx: *mut raw::RedisModuleCtx, run: impl FnOnce(&Call) -> T) -> T {
+        let (mut argv, argc) = self.argv();
+        // SAFETY: the context is that of the running callback, and the arguments are retained as long
+        // as the seat.
+        unsafe {
+            api!(RedisModule_SelectDb)(ctx, self.db);
+            run(&Call::new(ctx, argv.as_mut_ptr(), argc))
+        }
+    }
+
+    /// Answers the client, who has left the queue.
+    pub fn answer(&self, said: Said) {
+        with(|waiting| waiting.answers += 1);
+        // SAFETY: the client is blocked: we are told of one that vanishes, and it leaves then. So the
+        // server keeps what it is told. Without such a place it is handed over, and `free_said` frees it.
+        unsafe {
+            let said = match self.told {
+                Some(told) => {
+                    *told.as_ptr() = Some(said);
+                    ptr::null_mut()
+                }
+                None => Box::into_raw(Box::new(said)),
+            };
+            api!(RedisModule_UnblockClient)(self.client, said.cast());
+        }
+    }
+
+    /// Lets the server forget a client that it unblocked by itself. Those that are blocked on a key it
+    /// forgets unasked.
+    fn forget(&self) {
+        if self.told.is_none() {
+            // SAFETY: the client is blocked as far as the server's list of blocked clients goes, and is
+            // unblocked once.
+            unsafe { api!(RedisModule_UnblockClient)(self.client, ptr::null_mut()) };
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        for string in self.argv.iter().copied().chain(self.user()) {
+            // SAFETY: retained without a context.
+            unsafe { api!(RedisModule_FreeString)(ptr::null_mut(), string) };
+        }
+    }
+}
+
+fn block_on_key(
+    call: &Call,
+    key: &[u8],
+    told: NonNull<Option<Said>>,
+) -> *mut raw::RedisModuleBlockedClient {
+    // SAFETY: the context is that of the client's command, which may be blocked; the server retains
+    // the key, and has `free_told` free what it keeps.
+    unsafe {
+        let null = ptr::null_mut();
+        let mut key = api!(RedisModule_CreateString)(null, key.as_ptr().cast(), key.len());
+        let client = api!(RedisModule_BlockClientOnKeys)(
+            call.context(),
+            Some(on_ready),
+            Some(on_unblocked),
+            Some(free_told),
+            0,
+            &mut key,
+            1,
+            told.as_ptr().cast(),
+        );
+        api!(RedisModule_FreeString)(null, key);
+        client
+    }
+}
+
+/// The name of the user behind a call, to be freed without a context; null for one that the server
+/// does not find by its name, such as another module's.
+fn user(call: &Call) -> *mut raw::RedisModuleString {
+    // SAFETY: the context is that of the client's command.
+    unsafe {
+        let name = api!(RedisModule_GetCurrentUserName)(call.context());
+        let user = api!(RedisModule_GetModuleUserFromUserName)(name);
+        if user.is_null() {
+            api!(RedisModule_FreeString)(call.context(), name);
+            return ptr::null_mut();
+        }
+        api!(RedisModule_FreeModuleUser)(user);
+        name
+    }
+}
+
+fn send(call: &Call, said: &Said) {
+    match said {
+        Said::Reply(reply) => reply.send(call),
+        Said::Error(message) => call.reply_error(message),
+    }
+}
+
+/// The key of a client that is blocked on one was created: that says nothing here.
+extern "C" fn on_ready(
+    _: *mut raw::RedisModuleCtx,
+    _: *mut *mut raw::RedisModuleString,
+    _: c_int,
+) -> c_int {
+    raw::REDISMODULE_ERR as c_int
+}
+
+/// Sends the answer to a client that was blocked plainly.
+extern "C" fn on_answer(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: context and arguments are those of the client's command; the private data is that of
+    // `Seat::answer`.
+    unsafe {
+        let said = api!(RedisModule_GetBlockedClientPrivateData)(ctx).cast::<Said>();
+        if let Some(said) = said.as_ref() {
+            send(&Call::new(ctx, argv, argc), said);
+        }
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+/// Sends the answer to a client that was blocked on a key, or answers `CLIENT UNBLOCK`: a denial, as
+/// if the time were over.
+extern "C" fn on_unblocked(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: context and arguments are those of the client's command; the private data, if any, is
+    // that of `block_on_key`.
+    let (call, client, told) = unsafe {
+        let told = api!(RedisModule_GetBlockedClientPrivateData)(ctx).cast::<Option<Said>>();
+        let client = api!(RedisModule_GetBlockedClientHandle)(ctx);
+        (Call::new(ctx, argv, argc), client, told.as_mut())
+    };
+    if let Some(said) = told.and_then(Option::take) {
+        send(&call, &said);
+    } else if let Some(seat) = leave_client(client) {
+        match denial(&call, seat.wish(), clock_ms()) {
+            Ok(reply) => reply.send(&call),
+            Err(failure) => call.reply_failure(&failure),
+        }
+        seat.forget();
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+/// The connection is gone, or the server answered by itself.
+extern "C" fn on_disconnected(
+    _: *mut raw::RedisModuleCtx,
+    client: *mut raw::RedisModuleBlockedClient,
+) {
+    if let Some(seat) = leave_client(client) {
+        seat.forget();
+    }
+}
+
+/// Takes a client out of the queue; `None` if it was answered before.
+fn leave_client(client: *mut raw::RedisModuleBlockedClient) -> Option<Rc<Seat>> {
+    let ticket = with(|waiting| waiting.tickets.get(&client).copied())?;
+    let seat = leave(ticket);
+    service::arm();
+    seat
+}
+
+extern "C" fn free_said(_: *mut raw::RedisModuleCtx, said: *mut c_void) {
+    // SAFETY: boxed by `Seat::answer`, and the server lets go of it.
+    drop(unsafe { Box::from_raw(said.cast::<Said>()) });
+}
+
+extern "C" fn free_told(_: *mut raw::RedisModuleCtx, told: *mut c_void) {
+    // SAFETY: boxed by `Seat::take`, and the server lets go of it.
+    drop(unsafe { Box::from_raw(told.cast::<Option<Said>>()) });
+}
