@@ -4,9 +4,9 @@ use rl_core::blob::Blob;
 use rl_core::codec;
 use rl_core::decision::{Decision, Terms, Verdict};
 use rl_core::effect::Effect;
+use rl_core::grammar::{Arguments, Named, rule_of};
 use rl_core::limiter::Limiter;
 use rl_core::plain::{self, Asked, Taken};
-use rl_core::request::{Arguments, Named, rule_of};
 use rl_core::slot::slot;
 use smallvec::SmallVec;
 

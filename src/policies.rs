@@ -11,8 +11,8 @@ use libc::c_int;
 use redis_module::server_events::LoadingSubevent;
 use redis_module::{Context, RedisGILGuard, raw};
 use redis_module_macros::loading_event_handler;
+use rl_core::grammar::Named;
 use rl_core::policy::{Applied, Entry, Policies};
-use rl_core::request::Named;
 
 use crate::call::{MainThread, api};
 use crate::{log, metrics};

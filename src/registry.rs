@@ -210,6 +210,7 @@ impl Args {
                 type_: kind,
                 key_spec_index: if matches!(arg.kind, Kind::Key) { 0 } else { -1 },
                 token: arg.token.map_or(ptr::null(), |token| token.as_ptr() as *const c_char),
+                summary: arg.summary.map_or(ptr::null(), CStr::as_ptr),
                 flags: arg.flags as c_int,
                 subargs,
                 ..zeroed()

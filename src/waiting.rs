@@ -19,8 +19,8 @@ use libc::{c_int, c_void};
 use redis_module::server_events::FlushSubevent;
 use redis_module::{Context, RedisGILGuard, raw};
 use redis_module_macros::{config_changed_event_handler, flush_event_handler};
+use rl_core::grammar::Arguments;
 use rl_core::queue::{Queue, Ticket};
-use rl_core::request::Arguments;
 
 use crate::call::{Call, MainThread, api, live_clock_ms};
 use crate::commands::acquire::{Look, Reply, deny, look};

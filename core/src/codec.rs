@@ -35,10 +35,10 @@ use crate::concurrency::{LeaseChange, Leases, decode_id, decode_lease, encode_le
 use crate::counter::{Counter, StoredCounter};
 use crate::effect::{Change, Effect, Write};
 use crate::fixed::Fixed;
+use crate::grammar::MAX_NAME;
 use crate::limiter::{Holds, Limiter, State};
 use crate::policy::{Entry, Policy};
 use crate::rule::{Algorithm, MAX_IN_USE, MAX_TIME_MS, Rule, Shape};
-use crate::rule_args::MAX_NAME;
 use crate::sliding::{Log, LogChange, LogStep};
 use crate::varint::{self, Sink};
 

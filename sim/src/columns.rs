@@ -2,7 +2,7 @@
 //! quote that never ends spoils one line only.
 
 use csv_core::{ReadRecordResult, Reader as Core};
-use rl_core::request::integer;
+use rl_core::grammar::integer;
 use rl_core::rule::MAX_PERMITS;
 
 use crate::log::Entry;

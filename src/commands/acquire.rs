@@ -2,18 +2,18 @@
 //! their grammar and in whether the decision is carried out.
 
 use rl_core::decision::{Decision, Slot, Terms, Verdict, decide};
-use rl_core::request::{
-    Form, Named, Request, keys_before_rules, parse_acquire, parse_acquirex, rule_of,
-};
+use rl_core::grammar::acquire::parse_acquire;
+use rl_core::grammar::rules::{Form, keys_and_rules, parse_rules};
+use rl_core::grammar::{Named, Request, rule_of};
 use rl_core::rule::Algorithm;
 use smallvec::SmallVec;
 
-use crate::call::{Call, Command, Failure, FindKeys};
+use crate::call::{Call, Command, Failure};
 use crate::config;
 use crate::keys::Access;
 use crate::limiters::{Changes, FEW, Limiters, Plain};
 use crate::metrics::Outcome;
-use crate::{metrics, policies, top, waiting};
+use crate::{metrics, policies, remembered, top, waiting};
 
 /// `RL.ACQUIRE`: one rule, one permit of each limiter.
 pub struct Acquire;
@@ -32,9 +32,6 @@ impl Command for Acquire {
 pub struct AcquireX;
 
 impl Command for AcquireX {
-    const FIND_KEYS: Option<FindKeys> =
-        Some(|call| (keys_before_rules(call).unwrap_or(0), Access::Write));
-
     fn run(call: &Call) -> Result<(), Failure> {
         extended(call, Form::AcquireX, Access::Write)
     }
@@ -44,9 +41,6 @@ impl Command for AcquireX {
 pub struct Peek;
 
 impl Command for Peek {
-    const FIND_KEYS: Option<FindKeys> =
-        Some(|call| (keys_before_rules(call).unwrap_or(0), Access::Read));
-
     fn run(call: &Call) -> Result<(), Failure> {
         extended(call, Form::Peek, Access::Read)
     }
@@ -55,10 +49,28 @@ impl Command for Peek {
 /// The rules of a call: one for all keys, or one for each.
 type Rules<'call> = SmallVec<[Named<'call>; FEW]>;
 
-fn extended(call: &Call, form: Form, access: Access) -> Result<(), Failure> {
+/// Reads a call whose rules are one argument, and goes on with a copy of them.
+fn with_rules<T>(
+    call: &Call,
+    form: Form,
+    go_on: impl FnOnce(&Request<'_>, &mut Rules<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let (keys, text) = keys_and_rules(call)?;
+    // Declared before the rules, which may borrow from it.
+    let known = remembered::recall(call.main_thread(), text, form);
     let mut rules = Rules::new();
-    let request = parse_acquirex(call, form, &mut |rule| rules.push(rule))?;
-    if let Some(reply) = answer(call, &request, &mut rules, access)? {
+    let mut sink = |rule| rules.push(rule);
+    let options = match &known {
+        Some(known) => known.read(&mut sink),
+        None => parse_rules(text, form, &mut sink)?,
+    };
+    let request = Request::new(keys, rules.len(), options)?;
+    go_on(&request, &mut rules)
+}
+
+fn extended(call: &Call, form: Form, access: Access) -> Result<(), Failure> {
+    let reply = with_rules(call, form, |request, rules| answer(call, request, rules, access))?;
+    if let Some(reply) = reply {
         reply.send(call);
     }
     Ok(())
@@ -76,42 +88,43 @@ pub enum Look {
 
 /// Looks whether a call that waits can be served, and changes nothing.
 pub fn look(call: &Call, now_ms: i64) -> Result<Look, Failure> {
-    let mut rules = Rules::new();
-    let request = parse_acquirex(call, Form::AcquireX, &mut |rule| rules.push(rule))?;
-    prepare(call, &mut rules, now_ms);
-    let rules = without_blocks(&rules);
-    let mut limiters = Limiters::new(call);
-    limiters.open(request.keys, Access::Read, now_ms)?;
-    let terms = terms(&request, now_ms);
-    let mut slots = Slots::new();
-    fill(&mut slots, &limiters, &request, &rules);
-    let decision = decide(&mut slots, &terms);
-    if decision.granted > 0 {
-        return Ok(Look::Served);
-    }
-    if decision.retry_after_ms < 0 {
-        return Ok(Look::Never);
-    }
-    let denying = slots.iter().enumerate().filter(|(_, slot)| slot.denies());
-    Ok(Look::Denied(denying.map(|(i, slot)| (i, slot.verdict().retry_after_ms)).collect()))
+    with_rules(call, Form::AcquireX, |request, rules| {
+        prepare(call, rules, now_ms);
+        let rules = without_blocks(rules);
+        let mut limiters = Limiters::new(call);
+        limiters.open(request.keys, Access::Read, now_ms)?;
+        let terms = terms(request, now_ms);
+        let mut slots = Slots::new();
+        fill(&mut slots, &limiters, request, &rules);
+        let decision = decide(&mut slots, &terms);
+        if decision.granted > 0 {
+            return Ok(Look::Served);
+        }
+        if decision.retry_after_ms < 0 {
+            return Ok(Look::Never);
+        }
+        let denying = slots.iter().enumerate().filter(|(_, slot)| slot.denies());
+        Ok(Look::Denied(denying.map(|(i, slot)| (i, slot.verdict().retry_after_ms)).collect()))
+    })
 }
 
 /// Answers a call that waited with a denial, as things stand, and changes nothing.
 pub fn deny(call: &Call) {
-    let mut rules = Rules::new();
     let now_ms = call.now_ms();
-    let parsed = parse_acquirex(call, Form::AcquireX, &mut |rule| rules.push(rule));
-    let Ok(request) = parsed else { return call.reply_null() };
-    prepare(call, &mut rules, now_ms);
-    let mut limiters = Limiters::new(call);
-    if limiters.open(request.keys, Access::Read, now_ms).is_err() {
-        return call.reply_null();
+    let reply = with_rules(call, Form::AcquireX, |request, rules| {
+        prepare(call, rules, now_ms);
+        let mut limiters = Limiters::new(call);
+        limiters.open(request.keys, Access::Read, now_ms)?;
+        let mut slots = Slots::new();
+        fill(&mut slots, &limiters, request, rules);
+        let decision = decide(&mut slots, &terms(request, now_ms));
+        let denied = Decision { granted: 0, ..decision };
+        Ok(Reply::of_slots(&denied, &slots, request.options.with_keys))
+    });
+    match reply {
+        Ok(reply) => reply.send(call),
+        Err(_) => call.reply_null(),
     }
-    let mut slots = Slots::new();
-    fill(&mut slots, &limiters, &request, &rules);
-    let decision = decide(&mut slots, &terms(&request, now_ms));
-    let denied = Decision { granted: 0, ..decision };
-    Reply::of_slots(&denied, &slots, request.with_keys).send(call);
 }
 
 /// Puts the numbers of policies in the place of those asked.
@@ -126,10 +139,10 @@ fn terms<'a>(request: &Request<'a>, now_ms: i64) -> Terms<'a> {
     Terms {
         now_ms,
         resolution: config::sliding_resolution(),
-        upto: request.upto,
-        reserve_ms: request.reserve_ms,
-        force: request.force,
-        id: request.id,
+        upto: request.options.upto,
+        reserve_ms: request.options.reserve_ms,
+        force: request.options.force,
+        id: request.options.id,
     }
 }
 
@@ -159,7 +172,7 @@ fn waits(
     limiters: &Limiters<'_>,
     terms: &Terms<'_>,
 ) -> Option<i64> {
-    if request.timeout_ms == 0 || !waiting::has_room(call) {
+    if request.options.timeout_ms == 0 || !waiting::has_room(call) {
         return None;
     }
     let rules = without_blocks(rules);
@@ -172,7 +185,7 @@ fn waits(
     let held = |slot: &Slot<'_>| slot.ask().rule.algorithm() == Algorithm::Concurrency;
     let released = slots.iter().any(|slot| slot.denies() && held(slot));
     let retry_after_ms = decision.retry_after_ms;
-    (retry_after_ms >= 0 && (retry_after_ms <= request.timeout_ms || released))
+    (retry_after_ms >= 0 && (retry_after_ms <= request.options.timeout_ms || released))
         .then_some(retry_after_ms)
 }
 
@@ -199,11 +212,11 @@ pub fn answer(
     if access == Access::Write
         && let Some(first_look_ms) = waits(call, request, rules, &limiters, &terms)
     {
-        waiting::wait(call, request.keys, request.timeout_ms, first_look_ms);
+        waiting::wait(call, request.keys, request.options.timeout_ms, first_look_ms);
         return Ok(None);
     }
     if access == Access::Write
-        && !request.with_keys
+        && !request.options.with_keys
         && let Some(Plain { decision, verdict, denying }) = limiters.acquire_plain(rules, &terms)
     {
         let granted = decision.granted > 0;
@@ -231,7 +244,7 @@ fn decide_in_full(
     let mut slots = Slots::new();
     fill(&mut slots, limiters, request, rules);
     let decision = decide(&mut slots, terms);
-    let reply = Reply::of_slots(&decision, &slots, request.with_keys);
+    let reply = Reply::of_slots(&decision, &slots, request.options.with_keys);
     if access == Access::Read {
         return Ok(reply);
     }
