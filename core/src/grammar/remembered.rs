@@ -24,16 +24,24 @@ pub const MAX_RULES: usize = 16;
 pub struct Remembered {
     text: Box<[u8]>,
     form: Form,
-    rules: Box<[(Ask, Option<Box<[u8]>>)]>,
+    rules: Box<[Rule]>,
     id: Option<Box<[u8]>>,
     /// But for the ID.
     options: Options<'static>,
 }
 
+/// [`Named`], with a name of its own.
+#[derive(Debug)]
+struct Rule {
+    ask: Ask,
+    name: Option<Box<[u8]>>,
+}
+
 impl Remembered {
     fn parse(text: &[u8], form: Form) -> Result<Remembered, Box<RequestError>> {
         let mut rules = Vec::new();
-        let mut sink = |rule: Named<'_>| rules.push((rule.ask, rule.name.map(Box::from)));
+        let mut sink =
+            |rule: Named<'_>| rules.push(Rule { ask: rule.ask, name: rule.name.map(Box::from) });
         let options = parse_rules(text, form, &mut sink)?;
         Ok(Remembered {
             text: text.into(),
@@ -46,7 +54,7 @@ impl Remembered {
 
     /// Reads it as [`parse_rules`] does.
     pub fn read<'a>(&'a self, sink: &mut impl FnMut(Named<'a>)) -> Options<'a> {
-        for (ask, name) in &self.rules {
+        for Rule { ask, name } in &self.rules {
             sink(Named { ask: *ask, name: name.as_deref() });
         }
         Options { id: self.id.as_deref(), ..self.options }
@@ -54,7 +62,7 @@ impl Remembered {
 
     /// Bytes that it takes.
     fn bytes(&self) -> usize {
-        let names = self.rules.iter().filter_map(|(_, name)| name.as_deref());
+        let names = self.rules.iter().filter_map(|rule| rule.name.as_deref());
         size_of::<Remembered>()
             + self.text.len()
             + size_of_val(&*self.rules)
