@@ -29,6 +29,7 @@ mod failover;
 mod faults;
 mod fixture;
 mod grammar;
+mod grammar_keys;
 mod harness;
 mod hints;
 mod hostile;

@@ -35,8 +35,8 @@ fn each_call_is_a_change_for_the_save_points_though_nobody_listens() {
         // Denied.
         (acquire("a", bucket), 0),
         (acquire("b c d", bucket), 1),
-        (words("RL.ACQUIREX e WINDOW 1h LIMIT 9 ALGO sliding COST 3"), 1),
-        (words("RL.PEEK e WINDOW 1h LIMIT 9 ALGO sliding"), 0),
+        (words("RL.ACQUIREX e 'WINDOW 1h LIMIT 9 ALGO sliding COST 3'"), 1),
+        (words("RL.PEEK e 'WINDOW 1h LIMIT 9 ALGO sliding'"), 0),
         (words("RL.REFUND e COST 1"), 1),
         (words("RL.BLOCK f FOR 1h"), 1),
     ] {
