@@ -15,6 +15,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
@@ -118,6 +119,23 @@ class LimiterTest {
                                 Map.entry("RateLimit-Policy", "\"all\";q=0;w=60"),
                                 Map.entry("RateLimit", "\"all\";r=0"));
             }
+        }
+    }
+
+    /** Also where the machine's language has other digits. */
+    @Test
+    void digitsAreAscii() {
+        Locale locale = Locale.getDefault();
+        Locale.setDefault(Locale.forLanguageTag("ar-EG-u-nu-arab"));
+        try (Limiter limiter = limiter()) {
+            Limit limit = ROUTE.limit(rule("all", 5, Duration.ofMinutes(1)));
+            Map<String, String> headers =
+                    limiter.acquire(ROUTE, List.of(limit)).join().headers();
+            assertThat(headers)
+                    .containsEntry("RateLimit-Policy", "\"all\";q=5;w=60")
+                    .containsEntry("RateLimit", "\"all\";r=4;t=60");
+        } finally {
+            Locale.setDefault(locale);
         }
     }
 
