@@ -34,6 +34,7 @@ mod hints;
 mod hostile;
 mod load;
 mod lockout;
+mod logins;
 mod manage;
 mod memory;
 mod metadata;
