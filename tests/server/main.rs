@@ -35,6 +35,7 @@ mod hints;
 mod hostile;
 mod load;
 mod lockout;
+mod logins;
 mod manage;
 mod memory;
 mod metadata;
