@@ -5,6 +5,7 @@
 //! than usual are tried with `RL_ORACLE_RUNS=5000 cargo test --test against_oracle`.
 
 mod oracle;
+mod strings;
 
 use rl_core::codec::{
     Payload, decode_limiter, decode_payload, encode_effect, encode_limiter, encode_whole,

@@ -345,8 +345,8 @@ fn where_blocking_is_denied_a_timeout_counts_as_0() {
     // As many as there is room for.
     let mut queued: Vec<Waiter> =
         ["a", "b"].map(|id| Waiter::queue(&server, only("k", id, "10m"))).into();
-    let third = words("RL.ACQUIREX").then(&only("k", "c", "10m"));
-    assert_eq!(Reply::of(&client.run(third)).granted, 0);
+    let too_many = words("RL.ACQUIREX").then(&only("k", "c", "10m"));
+    assert_eq!(Reply::of(&client.run(too_many)).granted, 0);
     assert_eq!(waiters(&mut client), 2);
     client.run("RL.RELEASE k ID holder");
     assert!(queued[0].reply().is_grant());
