@@ -158,7 +158,7 @@ impl Rule {
         self.limit
     }
 
-    /// The capacity of a bucket in permits; the limit for the other algorithms.
+    /// `BURST` as it was set; the limit for the other algorithms.
     pub fn burst(&self) -> u64 {
         self.burst
     }
@@ -168,8 +168,16 @@ impl Rule {
         self.offset_ms
     }
 
-    /// The most permits that a limiter under this rule can ever hold free: 0 when the limit is 0.
+    /// The most permits that a limiter under this rule can ever hold free: 0 when the limit is 0. A
+    /// bucket holds what a millisecond brings, rounded up, even if its burst is less: there is no
+    /// finer time in which to take it.
+    #[inline]
     pub fn capacity(&self) -> u64 {
-        if self.limit == 0 { 0 } else { self.burst }
+        let window_ms = self.window_ms as u64;
+        if self.limit <= self.burst || self.limit <= window_ms {
+            // Most rules: no need to divide.
+            return if self.limit == 0 { 0 } else { self.burst };
+        }
+        self.burst.max(self.limit.div_ceil(window_ms))
     }
 }

@@ -25,6 +25,12 @@ fn bucket(window_ms: i64, limit: u64, burst: u64) -> Rule {
     Rule::new(Algorithm::Bucket, window_ms, limit, shape).unwrap()
 }
 
+/// What a bucket holds: its burst, or what a millisecond brings if that is more.
+fn most(window_ms: i64, limit: u64, burst: u64) -> u64 {
+    let a_millisecond = (1..).find(|permits| permits * window_ms as u64 >= limit).unwrap();
+    burst.max(a_millisecond)
+}
+
 fn ask(rule: Rule, cost: u64) -> Ask {
     Ask { rule, cost, block_ms: 0, shadow: false }
 }
@@ -186,6 +192,27 @@ proptest! {
     }
 
     #[test]
+    fn who_never_asks_for_more_than_the_rate_is_never_refused(
+        window_ms in 1..2000i64, rate in 1..20u64, part in 0..2000u64, burst in 1..30u64,
+        before in any_calls(), parts in prop::collection::vec((0..3i64, 0..=100u64, 1..4u64), 1..100),
+    ) {
+        // At least a permit a millisecond, of which each may ask for the whole ones.
+        let limit = rate * window_ms as u64 + part % window_ms as u64;
+        let rule = bucket(window_ms, limit, burst);
+        // Whatever was before: once the bucket was full.
+        let (mut limiter, mut now_ms) = after([rule; 2], &before, 16);
+        now_ms += peek(&limiter, ask(rule, 0), &at(now_ms)).reset_after_ms;
+        for (gap, percent, pieces) in parts {
+            let permits = rate * percent / 100;
+            for piece in 0..pieces {
+                let cost = permits * (piece + 1) / pieces - permits * piece / pieces;
+                prop_assert_eq!(acquire(&mut limiter, ask(rule, cost), &at(now_ms)).granted, 1);
+            }
+            now_ms += 1 + gap;
+        }
+    }
+
+    #[test]
     fn an_idle_bucket_holds_exactly_its_burst(
         window_ms in 1..2000i64, limit in 1..6000u64, burst in 1..100u64, calls in any_calls(),
         idle in 1..100_000i64,
@@ -194,7 +221,8 @@ proptest! {
         let (mut limiter, now_ms) = after([rule; 2], &calls, 16);
         let reset_ms = peek(&limiter, ask(rule, 0), &at(now_ms)).reset_after_ms;
         // In the very millisecond in which it becomes full it may still hold what came beyond.
-        prop_assert_eq!(drain(&mut limiter, rule, now_ms + reset_ms + idle), burst);
+        let held = drain(&mut limiter, rule, now_ms + reset_ms + idle);
+        prop_assert_eq!(held, most(window_ms, limit, burst));
     }
 
     #[test]
@@ -203,6 +231,7 @@ proptest! {
         gaps in prop::collection::vec((0..30i64, 1..40u64), 1..80),
     ) {
         let rule = bucket(window_ms, limit, burst);
+        let burst = most(window_ms, limit, burst);
         let mut limiter = None;
         let mut now_ms = START_MS;
         let mut grants: Vec<(i64, u64)> = Vec::new();
@@ -298,6 +327,7 @@ proptest! {
         gaps in prop::collection::vec(0..20i64, 1..150),
     ) {
         let rule = bucket(window_ms, limit, burst);
+        let burst = most(window_ms, limit, burst);
         let mut limiter = None;
         let mut now_ms = START_MS;
         let mut due: Vec<i64> = Vec::new();
@@ -325,6 +355,7 @@ fn a_bucket_delivers_its_rate() {
     for (limit, window_ms) in rates {
         for burst in [1, 2, 10] {
             let rule = bucket(window_ms, limit, burst);
+            let burst = most(window_ms, limit, burst);
             let mut limiter = None;
             let mut granted = 0;
             for ms in 0..300_000 {
@@ -334,6 +365,27 @@ fn a_bucket_delivers_its_rate() {
                     granted,
                     burst + brought,
                     "{limit} per {window_ms}, burst {burst}, {ms}"
+                );
+            }
+        }
+    }
+}
+
+/// The n-th permit asked for when the rate has brought it, whatever rate that is, and nobody is refused.
+#[test]
+fn an_even_demand_at_the_rate_is_never_refused() {
+    for limit in
+        [1, 7, 300, 999, 1000, 1001, 1400, 1999, 2000, 2001, 10_000, 20_000, 20_001, 777_777]
+    {
+        for (window_ms, burst) in [(1000, 1), (1001, 1), (1000, 3), (60, 1), (1, 1)] {
+            let rule = bucket(window_ms, limit, burst);
+            let mut limiter = None;
+            for n in 0..5000 {
+                let due_ms = (n * window_ms as u64).div_ceil(limit) as i64;
+                let verdict = acquire(&mut limiter, ask(rule, 1), &at(START_MS + due_ms));
+                assert_eq!(
+                    verdict.granted, 1,
+                    "{limit} per {window_ms}, burst {burst}: number {n}"
                 );
             }
         }
@@ -413,6 +465,7 @@ fn reservations_come_due_at_the_rate() {
     for (limit, window_ms, burst) in [(300, 1000, 1), (7, 1001, 3), (5000, 1000, 1), (1, 60_000, 2)]
     {
         let rule = bucket(window_ms, limit, burst);
+        let burst = most(window_ms, limit, burst);
         let mut limiter = None;
         for k in 1..=2000u64 {
             let terms = Terms { reserve_ms: 10 * DAY_MS, ..at(START_MS) };

@@ -95,16 +95,39 @@ fn it_is_the_smallest_of_all() {
     }
 }
 
+/// Paced, two that came in one millisecond need a rate that brings two in one, which a long window never has.
 #[test]
-fn pacing_may_refuse_someone_under_any_limit() {
+fn pacing_lets_two_through_at_once_only_above_a_permit_a_millisecond() {
     let mut log = Log::new([By::Global]);
     for _ in 0..2 {
         let (time_ms, cost) = (1_700_000_000_000, 1);
         assert!(log.push(&Entry { time_ms, cost, ip: &[], user: None, path: &[], key: b"" }));
     }
-    let rule: Simulated = "global WINDOW 1s LIMIT 1 ALGO leaky".parse().expect("a rule");
+    for (window, limit) in
+        [("1s", Some(1001)), ("40ms", Some(41)), ("3650d", Some(315_360_000_001))]
+    {
+        for algorithm in ["leaky", "bucket BURST 1"] {
+            let rule = format!("global WINDOW {window} LIMIT 1 ALGO {algorithm}");
+            let rule: Simulated = rule.parse().expect("a rule");
+            let stream = Stream::new(&log, &rule);
+            let search = Search { stream: &stream, rule: &rule, resolution: RESOLUTION };
+            assert_eq!(search.refusing_nobody(), limit, "{window} {algorithm}");
+            assert_eq!(search.refusing_at_most(1), Some(1), "{window} {algorithm}");
+        }
+    }
+}
+
+#[test]
+fn pacing_may_refuse_someone_under_any_limit() {
+    let mut log = Log::new([By::Global]);
+    for _ in 0..5 {
+        let (time_ms, cost) = (1_700_000_000_000, 1);
+        assert!(log.push(&Entry { time_ms, cost, ip: &[], user: None, path: &[], key: b"" }));
+    }
+    // The highest limit brings four in a millisecond.
+    let rule: Simulated = "global WINDOW 3650d LIMIT 1 ALGO leaky".parse().expect("a rule");
     let stream = Stream::new(&log, &rule);
     let search = Search { stream: &stream, rule: &rule, resolution: RESOLUTION };
     assert_eq!(search.refusing_nobody(), None);
-    assert_eq!(search.refusing_at_most(1), Some(1));
+    assert_eq!(search.refusing_at_most(1), Some(3 * 315_360_000_000 + 1));
 }

@@ -48,6 +48,7 @@ mod policy;
 mod policy_grammar;
 mod policy_kept;
 mod propagation;
+mod rates;
 mod remembered;
 mod replication;
 mod reshard;
