@@ -61,8 +61,9 @@ const START_OVER: u8 = 8;
 const WHOLE: u8 = 16;
 
 const LOG_ADD: u8 = 0;
-const LOG_GIVE_BACK: u8 = 1;
+const LOG_GIVE_BACK_NEWEST: u8 = 1;
 const LOG_PULL_BACK: u8 = 2;
+const LOG_GIVE_BACK: u8 = 3;
 
 const LEASE_PUT: u8 = 0;
 const LEASE_END: u8 = 1;
@@ -242,6 +243,7 @@ fn encode_log_change(change: LogChange, out: &mut impl Sink) {
     let (tag, permits) = match change.step {
         LogStep::Add { permits, .. } => (LOG_ADD, permits),
         LogStep::GiveBack(permits) => (LOG_GIVE_BACK, permits),
+        LogStep::GiveBackNewest(permits) => (LOG_GIVE_BACK_NEWEST, permits),
         LogStep::PullBack => (LOG_PULL_BACK, 0),
     };
     out.put_byte(tag);
@@ -516,6 +518,7 @@ impl Reader<'_> {
                 LogStep::Add { at_ms, permits }
             }
             LOG_GIVE_BACK => LogStep::GiveBack(permits),
+            LOG_GIVE_BACK_NEWEST => LogStep::GiveBackNewest(permits),
             LOG_PULL_BACK => LogStep::PullBack,
             _ => return None,
         };

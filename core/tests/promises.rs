@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 use rl_core::decision::{Ask, Slot, Terms, Verdict, decide};
 use rl_core::limiter::{Limiter, State};
+use rl_core::manage::refund;
 use rl_core::rule::{Algorithm, Rule, Shape};
 
 const ALGORITHMS: [Algorithm; 5] = [
@@ -59,6 +60,14 @@ fn acquire(limiter: &mut Option<Limiter>, ask: Ask, terms: &Terms<'_>) -> Verdic
         limiter.get_or_insert_default().apply(&effect);
     }
     verdict
+}
+
+/// What RL.REFUND does.
+fn give_back(limiter: &mut Option<Limiter>, permits: u64, now_ms: i64) {
+    let effect = limiter.as_ref().and_then(|limiter| refund(limiter, permits, now_ms));
+    if let (Some(effect), Some(limiter)) = (effect, limiter.as_mut()) {
+        limiter.apply(&effect);
+    }
 }
 
 /// How many single permits there are to have at this moment, taken under leases of their own.
@@ -273,6 +282,31 @@ proptest! {
             if let Some(State::Sliding(log)) = limiter.as_ref().map(Limiter::state) {
                 prop_assert!(log.entries() <= 2 * resolution + 1);
             }
+        }
+    }
+
+    /// Whoever gives back, and whatever permits of its own those are: what others took stays in use for a window.
+    #[test]
+    fn what_is_given_back_never_makes_a_sliding_window_forget_what_is_not(
+        window_ms in 1..500i64, limit in 1..60u64,
+        calls in prop::collection::vec((0..40i64, 1..6u64, prop::option::of((any::<u16>(), 1..6u64))), 1..200),
+    ) {
+        let rule = rule(Algorithm::Sliding, window_ms, limit);
+        let mut limiter = None;
+        let mut now_ms = START_MS;
+        let mut out: Vec<(i64, u64)> = Vec::new();
+        for (gap, upto, given_back) in calls {
+            now_ms += gap;
+            out.retain(|(taken_ms, _)| now_ms - taken_ms < window_ms);
+            if let Some((whose, permits)) = given_back && !out.is_empty() {
+                let whose = usize::from(whose) % out.len();
+                let permits = permits.min(out[whose].1);
+                out[whose].1 -= permits;
+                give_back(&mut limiter, permits, now_ms);
+            }
+            let granted = acquire(&mut limiter, ask(rule, 1), &Terms { upto, ..at(now_ms) }).granted;
+            out.push((now_ms, granted));
+            prop_assert!(out.iter().map(|(_, permits)| permits).sum::<u64>() <= limit);
         }
     }
 
