@@ -62,7 +62,7 @@ impl<'call> Limiters<'call> {
         // Only now, so that the processor waits for the memory of all limiters at once.
         for (index, key) in self.keys.iter().enumerate() {
             let stored = key.limiter();
-            if let Some((limiter, effect)) = stored.and_then(|stored| corrected(stored, now_ms)) {
+            if let Some((limiter, effect)) = stored.and_then(|stored| stored.pull_back(now_ms)) {
                 self.corrections.push(Correction { key: index, limiter, effect });
             }
         }
@@ -171,14 +171,6 @@ fn wake(call: &Call, key: usize) {
     if waiting::waiters() > 0 {
         waiting::wake(call.context(), call.db(), call.get(key));
     }
-}
-
-/// A limiter that is ahead of the clock as it should be, and the effect that makes it so.
-fn corrected(stored: &Limiter, now_ms: i64) -> Option<(Limiter, Effect)> {
-    let effect = stored.pull_back(now_ms)?;
-    let mut limiter = stored.clone();
-    limiter.apply(&effect);
-    Some((limiter, effect))
 }
 
 /// Refuses keys of different slots where the server does not.

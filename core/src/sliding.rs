@@ -172,6 +172,12 @@ impl Log {
         self.head().newest_ms
     }
 
+    /// When nothing will be left in a window of this length; the epoch for an empty log.
+    pub fn void_at(&self, window_ms: i64) -> i64 {
+        let Head { newest_ms, entries, .. } = self.head();
+        if entries == 0 { 0 } else { newest_ms.saturating_add(window_ms) }
+    }
+
     /// The time at which a grant at `now_ms` is recorded.
     pub fn stamp(&self, rule: &Rule, live: Live, resolution: u32, now_ms: i64) -> i64 {
         // Never behind the newest entry: that one may have been rounded up further.

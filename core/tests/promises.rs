@@ -49,9 +49,8 @@ fn peek(limiter: &Option<Limiter>, ask: Ask, terms: &Terms<'_>) -> Verdict {
 
 /// Asks and takes, as a command does.
 fn acquire(limiter: &mut Option<Limiter>, ask: Ask, terms: &Terms<'_>) -> Verdict {
-    let pulled = limiter.as_ref().and_then(|l| l.pull_back(terms.now_ms));
-    if let (Some(effect), Some(limiter)) = (pulled, limiter.as_mut()) {
-        limiter.apply(&effect);
+    if let Some((pulled, _)) = limiter.as_ref().and_then(|l| l.pull_back(terms.now_ms)) {
+        *limiter = Some(pulled);
     }
     let mut slots = [Slot::new(limiter.as_ref(), &ask)];
     decide(&mut slots, terms);

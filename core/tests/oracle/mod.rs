@@ -246,6 +246,11 @@ impl Key {
         self.stored.as_ref().map_or(0, |(rule, state)| state.void_at(rule))
     }
 
+    /// The window of the rule that last wrote it, 0 if none did.
+    pub fn window(&self) -> i64 {
+        self.stored.as_ref().map_or(0, |(rule, _)| rule.window_ms())
+    }
+
     /// Entries of the log, if it is one.
     pub fn entries(&self) -> Option<usize> {
         match &self.stored {
