@@ -272,7 +272,7 @@ impl<'a> Slot<'a> {
         let expire_at_ms = match self.stored.filter(|_| taken.is_some_and(View::may_be_void_sooner))
         {
             Some(stored) => stored.moved_ttl(window_ms, expire_at_ms),
-            None => moved_expiry(self.stored, expire_at_ms),
+            None => moved_expiry(self.stored, window_ms, expire_at_ms),
         };
         Some(Effect {
             write: taken.map(View::write),
@@ -300,8 +300,13 @@ fn rooms(capacity: u64, view: &View<'_>, cost: u64) -> u64 {
 
 /// Where the TTL must move to, in ms of epoch time, after a write that keeps the rule; `None` when it
 /// reaches far enough.
-pub(crate) fn moved_expiry(stored: Option<&Limiter>, expire_at_ms: i64) -> Option<i64> {
-    stored.is_none_or(|stored| stored.may_expire_before(expire_at_ms)).then_some(expire_at_ms)
+pub(crate) fn moved_expiry(
+    stored: Option<&Limiter>,
+    window_ms: i64,
+    expire_at_ms: i64,
+) -> Option<i64> {
+    let moves = stored.is_none_or(|stored| stored.may_expire_before(window_ms, expire_at_ms));
+    moves.then_some(expire_at_ms)
 }
 
 /// Decides a call over at least one limiter.

@@ -184,9 +184,10 @@ impl Limiter {
     }
 
     /// Whether the TTL must move for the key to live until `time_ms`. True too often rather than too
-    /// rarely, since it is asked on each grant and a bucket would have to divide.
-    pub(crate) fn may_expire_before(&self, time_ms: i64) -> bool {
-        let step_ms = ttl_step_ms(self.window_ms());
+    /// rarely, since it is asked on each grant and a bucket would have to divide. The window is that
+    /// of the stored rule, which the caller has at hand.
+    pub(crate) fn may_expire_before(&self, window_ms: i64, time_ms: i64) -> bool {
+        let step_ms = ttl_step_ms(window_ms);
         // A TTL that ends at this time belongs to a limiter that is void from here on.
         let void_from_ms = ((time_ms - 1) | (step_ms - 1)) + 1 - 2 * step_ms;
         let void_before = match &self.state {
@@ -199,6 +200,7 @@ impl Limiter {
     /// Where the TTL must move to when the key may go at `expire_at_ms` after a write under a rule of
     /// this window; `None` when it is near enough. For writes after which that may be sooner than
     /// before: under the same rule grants never are, for which see [`Limiter::may_expire_before`].
+    #[cold]
     pub(crate) fn moved_ttl(&self, window_ms: i64, expire_at_ms: i64) -> Option<i64> {
         let (was_ms, stretch_ms) = (self.expire_at_ms(), ttl_stretch_ms(window_ms));
         let sooner = expire_at_ms < was_ms && expire_at_ms / stretch_ms < was_ms / stretch_ms;

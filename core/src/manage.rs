@@ -67,7 +67,7 @@ pub fn hold(stored: Option<&Limiter>, hold: Hold, for_ms: i64, now_ms: i64) -> O
     // A hold that ends sooner must not leave the key behind for as long as the old one.
     let expire_at_ms = match holds.end_ms() < before.end_ms() {
         true => Some(expiry(window_ms, void_at_ms.max(now_ms), holds.end_ms())),
-        false => moved_expiry(stored, expiry(window_ms, void_at_ms, holds.end_ms())),
+        false => moved_expiry(stored, window_ms, expiry(window_ms, void_at_ms, holds.end_ms())),
     };
     Some(Effect { write: None, holds: Some(holds), expire_at_ms })
 }
