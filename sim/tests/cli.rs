@@ -38,6 +38,10 @@ fn a_log_on_stdin_may_be_compressed() {
     for (log, args) in [(&log, &["-r", IP][..]), (&gzip, &["-r", IP, "-"][..])] {
         assert_eq!(piped(log, args), (0, expected.clone(), String::new()));
     }
+    // Half of it would tell half of the traffic.
+    let (status, out, error) = piped(&gzip[..gzip.len() / 2], &["-r", IP]);
+    assert_eq!((status, out.as_str()), (1, ""));
+    assert!(error.starts_with("rl-sim: cannot read stdin: "), "{error}");
 }
 
 #[test]

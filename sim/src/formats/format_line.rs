@@ -264,9 +264,12 @@ fn join_times(tokens: &mut Vec<Token>) -> Result<(), FormatProblem> {
     let is_part = |token: &Token| matches!(token, Token::Field(_, Role::TimePart(_)));
     while let Some(first) = tokens.iter().position(is_part) {
         let mut last = first;
-        while tokens.get(last + 2).is_some_and(is_part) || tokens.get(last + 1).is_some_and(is_part)
-        {
-            last += if tokens.get(last + 1).is_some_and(is_part) { 1 } else { 2 };
+        loop {
+            last += match tokens.get(last + 1..).unwrap_or_default() {
+                [next, ..] if is_part(next) => 1,
+                [Token::Text(_), next, ..] if is_part(next) => 2,
+                _ => break,
+            };
         }
         let mut format = String::new();
         for token in tokens.drain(first..=last) {
