@@ -1,6 +1,7 @@
 //! The limits that are found: enough, when one less is not, for every algorithm and kind of burst.
 
-use rl_sim::log::{Entry, Log};
+use rl_sim::entry::Entry;
+use rl_sim::log::Log;
 use rl_sim::replay::replay;
 use rl_sim::rule::{By, Simulated};
 use rl_sim::search::Search;
@@ -33,7 +34,7 @@ fn random_log(seed: u64, requests: u64, highest_cost: u64) -> Log {
         };
         let key: &[u8] = [b"a", b"a", b"b", b"c"][random.below(4) as usize];
         let cost = 1 + random.below(highest_cost);
-        assert!(log.push(&Entry { time_ms, cost, ip: &[], user: None, path: &[], key }));
+        assert!(log.push(&Entry { time_ms, cost, key: Some(key.into()), ..Entry::default() }));
     }
     log
 }
@@ -101,7 +102,7 @@ fn pacing_lets_two_through_at_once_only_above_a_permit_a_millisecond() {
     let mut log = Log::new([By::Global]);
     for _ in 0..2 {
         let (time_ms, cost) = (1_700_000_000_000, 1);
-        assert!(log.push(&Entry { time_ms, cost, ip: &[], user: None, path: &[], key: b"" }));
+        assert!(log.push(&Entry { time_ms, cost, ..Entry::default() }));
     }
     for (window, limit) in
         [("1s", Some(1001)), ("40ms", Some(41)), ("3650d", Some(315_360_000_001))]
@@ -122,7 +123,7 @@ fn pacing_may_refuse_someone_under_any_limit() {
     let mut log = Log::new([By::Global]);
     for _ in 0..5 {
         let (time_ms, cost) = (1_700_000_000_000, 1);
-        assert!(log.push(&Entry { time_ms, cost, ip: &[], user: None, path: &[], key: b"" }));
+        assert!(log.push(&Entry { time_ms, cost, ..Entry::default() }));
     }
     // The highest limit brings four in a millisecond.
     let rule: Simulated = "global WINDOW 3650d LIMIT 1 ALGO leaky".parse().expect("a rule");
