@@ -7,6 +7,7 @@
 //! | `RL_TEST_MODULE` | the module | what this build made |
 //! | `RL_TEST_WRAPPER` | words before the server's command, see `scripts/memcheck` | none |
 //! | `RL_WAITERS` | how many clients wait at once in `waiting_load` | 2000 |
+//! | `RL_IO_THREADS_SECONDS` | for how long `io_threads` puts each configuration under load | 2 |
 //! | `RL_SOAK_CALLS`, `RL_SOAK_SEED` | how many calls `soak` makes, and which | 60000, 1 |
 //! | `RL_WRITE_FIXTURES` | a folder that `fixture` writes its files into | none |
 
@@ -33,6 +34,7 @@ mod grammar_keys;
 mod harness;
 mod hints;
 mod hostile;
+mod io_threads;
 mod load;
 mod lockout;
 mod logins;
