@@ -107,7 +107,7 @@ impl<'call> Limiters<'call> {
             }
             match propagation::has_listener() {
                 true => self.propagate_plain(&taken, rules, terms.now_ms),
-                false => self.call.replicate_verbatim(),
+                false => propagation::count_change(self.call.context()),
             }
         }
         Some(Plain { decision, verdict, denying })
@@ -147,7 +147,7 @@ impl<'call> Limiters<'call> {
     /// Sends effects on as one command, in the order in which they were applied.
     fn propagate(&self, changes: &Changes) {
         if !propagation::has_listener() {
-            return self.call.replicate_verbatim();
+            return propagation::count_change(self.call.context());
         }
         let mut blob = Blob::new();
         // Most calls: cheaper than a list.
