@@ -11,7 +11,6 @@
 //! | [`limiters`] | the limiters of one call: opened together, written together |
 //! | [`keys`] | a key opened by a call, and what a call writes to it |
 //! | [`call`] | one invocation of a command: arguments, clock, reply, replication |
-//! | [`propagation`] | whether effects reach a replica or the AOF |
 //! | [`waiting`] | clients that wait in the server for permits |
 //! | [`config`] | the configuration |
 //! | [`policies`], [`top`], [`metrics`] | what the module keeps beside the keys: policies, the keys denied most, counters |
@@ -29,7 +28,6 @@ mod limiters;
 mod log;
 mod metrics;
 mod policies;
-mod propagation;
 mod registry;
 mod table;
 mod top;

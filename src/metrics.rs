@@ -15,7 +15,7 @@ use rl_core::request::{Named, rule_of};
 use rl_core::rule::Algorithm;
 
 use crate::call::{MainThread, api, clock_ms};
-use crate::{config, policies, propagation, top, waiting};
+use crate::{config, policies, top, waiting};
 
 /// A counter that one thread counts up.
 struct Counter(AtomicU64);
@@ -215,7 +215,6 @@ fn fill(section: &Section, for_crash_report: bool) {
     section.text("version", env!("CARGO_PKG_VERSION"));
     CALLS.fields().iter().for_each(|(field, value)| section.number(field, *value));
     section.number("errors", ERRORS.get());
-    section.number("propagates", u64::from(propagation::has_listener()));
     section.number("limiters", LIMITERS.load(Ordering::Relaxed).max(0) as u64);
     for (algorithm, outcomes) in ALGORITHMS.iter().zip(&BY_ALGORITHM) {
         section.outcomes(&format!("algo_{}", algorithm.name()), outcomes);

@@ -16,7 +16,7 @@ use crate::commands::manage::{Block, Exempt, Refund, Release};
 use crate::commands::policy::{self, ApplyPolicy, TopKeys};
 use crate::commands::throttle::Throttle;
 use crate::table::{self, Arg, Docs, Entry, Keys, Kind};
-use crate::{config, limiter_type, propagation, waiting};
+use crate::{config, limiter_type, waiting};
 
 /// The first release with the commands of this version.
 const SINCE: &CStr = c"0.1.0";
@@ -42,7 +42,6 @@ pub fn register(ctx: &Context) -> Result<(), String> {
     set_options(ctx);
     limiter_type::register(ctx.ctx)?;
     waiting::subscribe(ctx.ctx)?;
-    propagation::subscribe(ctx);
     command::<Acquire>(ctx, &table::ACQUIRE)?;
     command::<AcquireX>(ctx, &table::ACQUIREX)?;
     command::<Peek>(ctx, &table::PEEK)?;
