@@ -52,6 +52,7 @@ mod routing;
 mod rule_change;
 mod shadow;
 mod soak;
+mod swapdb;
 mod throttle;
 mod top;
 mod waiting;
