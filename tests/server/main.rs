@@ -59,6 +59,7 @@ mod rule_change;
 mod rules_argument;
 mod shadow;
 mod soak;
+mod swapdb;
 mod throttle;
 mod top;
 mod waiting;
