@@ -22,10 +22,9 @@ impl<'a> Address<'a> {
             Some((text, zone)) => (text, Some(zone)),
             None => (text, None),
         };
-        let text_of_ip = str::from_utf8(text).ok()?;
         let ip = match memchr::memchr(b':', text) {
-            Some(_) => text_of_ip.parse::<Ipv6Addr>().ok()?.into(),
-            None => IpAddr::V4(text_of_ip.parse().ok()?),
+            Some(_) => ipv6(text)?.into(),
+            None => IpAddr::V4(str::from_utf8(text).ok()?.parse().ok()?),
         };
         let may_stand = |zone: &[u8]| ip.is_ipv6() && !zone.is_empty();
         zone.is_none_or(may_stand).then_some(Address { ip: ip.to_canonical(), text })
@@ -62,6 +61,46 @@ impl<'a> Address<'a> {
             IpAddr::V6(ip) => write!(out, "{}/{ipv6_prefix}", network(ip, ipv6_prefix)),
         };
     }
+}
+
+/// Reads an IPv6 address as the standard library does, which takes several times as long.
+fn ipv6(text: &[u8]) -> Option<Ipv6Addr> {
+    if text.contains(&b'.') {
+        return str::from_utf8(text).ok()?.parse().ok();
+    }
+    let (mut groups, mut count, mut gap) = ([0_u16; 8], 0, None);
+    let mut rest = text;
+    if let Some(tail) = rest.strip_prefix(b"::") {
+        (gap, rest) = (Some(count), tail);
+    }
+    while !rest.is_empty() {
+        let mut digits = 0;
+        let group = groups.get_mut(count)?;
+        while let [digit, tail @ ..] = rest
+            && let Some(digit) = char::from(*digit).to_digit(16)
+        {
+            *group = *group << 4 | digit as u16;
+            (digits, rest) = (digits + 1, tail);
+        }
+        count += 1;
+        rest = match rest {
+            _ if !(1..=4).contains(&digits) => return None,
+            [b':', b':', tail @ ..] if gap.is_none() => {
+                gap = Some(count);
+                tail
+            }
+            [b':', tail @ ..] if !tail.is_empty() => tail,
+            [] => rest,
+            _ => return None,
+        };
+    }
+    match gap {
+        // What stands behind the gap moves to the end.
+        Some(at) if count < groups.len() => groups.get_mut(at..)?.rotate_right(8 - count),
+        None if count == groups.len() => {}
+        _ => return None,
+    }
+    Some(groups.into())
 }
 
 /// The network of this length to which an address belongs.
@@ -126,6 +165,25 @@ mod tests {
         ] {
             assert_eq!(Address::parse(text.as_bytes()), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn ipv6_addresses_are_those_of_the_standard_library() {
+        let mut state = 7_u64;
+        let mut below = |bound: u64| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (state >> 33) % bound
+        };
+        let (mut read, pieces) = (0, [":", ":", "::", "0", "1", "fF", "a0b", "12345", ".", "g"]);
+        for _ in 0..300_000 {
+            // Eight groups are rare among random pieces.
+            let mut text =
+                ["", "1:2:3:4:5:6", "1:2:3:4:5:6:7:", "::1.2.3.4"][below(4) as usize].to_owned();
+            (0..below(8)).for_each(|_| text.push_str(pieces[below(10) as usize]));
+            assert_eq!(ipv6(text.as_bytes()), text.parse().ok(), "{text}");
+            read += u32::from(ipv6(text.as_bytes()).is_some());
+        }
+        assert!(read > 3000, "{read}");
     }
 
     #[test]

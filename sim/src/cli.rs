@@ -55,8 +55,8 @@ pub struct Options {
     #[arg(long, value_name = "LINE", conflicts_with = "json_keys")]
     pub log_format: Option<Pattern>,
 
-    /// Which keys of a JSON log mean what: time=ts,ip=client.ip,user=user.id,path=url; forwarded and
-    /// request, too
+    /// Which keys of a JSON log mean what, such as time=ts,ip=client.ip,user=user.id,path=url; the
+    /// fields forwarded and request can be told, too
     #[arg(long, value_name = "FIELD=KEY,...")]
     pub json_keys: Option<Keys>,
 

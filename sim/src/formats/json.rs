@@ -171,7 +171,8 @@ impl fmt::Display for KeysProblem {
         match self {
             KeysProblem::NotAPair(pair) => write!(
                 f,
-                "'{pair}' is not FIELD=KEY, where FIELD is time, ip, forwarded, user, path or request"
+                "'{pair}' is not FIELD=KEY, where FIELD is time, ip, forwarded, user, path or \
+                 request"
             ),
             KeysProblem::NoTime => f.write_str("time=KEY is missing"),
         }

@@ -49,12 +49,16 @@ const VHOST_COMBINED: &str =
     r#"$vhost $remote_addr $identity $user [$time_local] "$request" $status $rest"#;
 
 /// The last field but one are captured headers, each list with a blank behind it.
-const HAPROXY: &str = "$remote_addr:$remote_port [$time_haproxy] $frontend $backend $timers $status \
-    $bytes $cookie $response_cookie $ends $connections $queues $captured\"$request\"$rest";
+const HAPROXY: &str = "$remote_addr:$remote_port [$time_haproxy] $frontend $backend $timers \
+    $status $bytes $cookie $response_cookie $ends $connections $queues $captured\"$request\"$rest";
 
-const ENVOY: &str = r#"[$time_iso8601] "$request" $status $flags $received $sent $duration $service_time "$http_x_forwarded_for" "$agent" "$id" "$authority" "$upstream""#;
+const ENVOY: &str = "[$time_iso8601] \"$request\" $status $flags $received $sent $duration \
+    $service_time \"$http_x_forwarded_for\" \"$agent\" \"$id\" \"$authority\" \"$upstream\"";
 
-const ISTIO: &str = r#"[$time_iso8601] "$request" $status $flags $details $ends "$failure" $received $sent $duration $service_time "$http_x_forwarded_for" "$agent" "$id" "$authority" "$upstream" $cluster $upstream_local $downstream_local $remote_addr:$remote_port $sni $route"#;
+const ISTIO: &str = "[$time_iso8601] \"$request\" $status $flags $details $ends \"$failure\" \
+    $received $sent $duration $service_time \"$http_x_forwarded_for\" \"$agent\" \"$id\" \
+    \"$authority\" \"$upstream\" $cluster $upstream_local $downstream_local \
+    $remote_addr:$remote_port $sni $route";
 
 impl Format {
     /// Those that are tried on a log, in this order.
