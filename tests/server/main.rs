@@ -46,6 +46,7 @@ mod policy;
 mod policy_grammar;
 mod policy_kept;
 mod propagation;
+mod removal;
 mod replication;
 mod reshard;
 mod routing;
