@@ -52,6 +52,7 @@ mod policy_kept;
 mod propagation;
 mod rates;
 mod remembered;
+mod removal;
 mod replication;
 mod reshard;
 mod routing;
