@@ -11,21 +11,15 @@ use std::ptr;
 
 use libc::c_int;
 use redis_module::{Context, RedisLockIndicator, RedisValue, raw};
-use rl_core::error::RequestError;
-use rl_core::request::Arguments;
+use rl_core::grammar::Arguments;
+use rl_core::grammar::error::RequestError;
 use smallvec::SmallVec;
 
 use crate::keys::{Access, Key};
 use crate::{log, metrics};
 
-/// Finds how many of the first arguments are keys, and says what is done to them.
-pub type FindKeys = fn(&Call) -> (usize, Access);
-
 /// A command of the module.
 pub trait Command {
-    /// For a command whose keys the server cannot find by position.
-    const FIND_KEYS: Option<FindKeys> = None;
-
     /// Runs the command. It answers itself, or returns the error to answer.
     fn run(call: &Call) -> Result<(), Failure>;
 }
@@ -337,22 +331,6 @@ impl Call {
         unsafe { api!(RedisModule_ReplyWithSimpleString)(self.ctx, c"OK".as_ptr()) };
     }
 
-    /// Whether the server only wants to know where the keys are.
-    fn is_keys_request(&self) -> bool {
-        // SAFETY: `ctx` is the context of the running command.
-        unsafe { api!(RedisModule_IsKeysPositionRequest)(self.ctx) != 0 }
-    }
-
-    fn report_keys(&self, keys: usize, flags: u32) {
-        // A position out of range would crash the server.
-        for position in 1..=keys.min(self.count()) {
-            // SAFETY: `ctx` is the context of the running command, and the position an argument's.
-            unsafe {
-                api!(RedisModule_KeyAtPosWithFlags)(self.ctx, position as c_int, flags as c_int)
-            };
-        }
-    }
-
     /// Answers an error, with its code at the front.
     pub fn reply_error(&self, message: &CStr) {
         // SAFETY: `ctx` is the context of the running command, and the message outlives the call.
@@ -421,17 +399,7 @@ pub extern "C" fn entry<C: Command>(
     argc: c_int,
 ) -> c_int {
     let call = Call { ctx, argv, argc: argc as usize };
-    let run = || {
-        if let Some(find_keys) = C::FIND_KEYS
-            && call.is_keys_request()
-        {
-            let (keys, access) = find_keys(&call);
-            call.report_keys(keys, access.flags());
-            return Ok(());
-        }
-        C::run(&call)
-    };
-    match catch_unwind(AssertUnwindSafe(run)) {
+    match catch_unwind(AssertUnwindSafe(|| C::run(&call))) {
         Ok(Ok(())) => {}
         Ok(Err(failure)) => {
             metrics::count_error();

@@ -14,7 +14,7 @@ use redis_module::configuration::{
 use redis_module::{
     ConfigurationValue, Context, EnumConfigurationValue, RedisError, RedisString, Status, raw,
 };
-use rl_core::request::integer;
+use rl_core::grammar::integer;
 use rl_core::sliding::DEFAULT_RESOLUTION;
 use rl_core::top;
 

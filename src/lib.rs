@@ -12,6 +12,7 @@
 //! | [`keys`] | a key opened by a call, and what a call writes to it |
 //! | [`call`] | one invocation of a command: arguments, clock, reply, replication |
 //! | [`propagation`] | whether effects reach a replica or the AOF |
+//! | [`remembered`] | rules that were parsed before |
 //! | [`waiting`] | clients that wait in the server for permits |
 //! | [`config`] | the configuration |
 //! | [`policies`], [`top`], [`metrics`] | what the module keeps beside the keys: policies, the keys denied most, counters |
@@ -31,6 +32,7 @@ mod metrics;
 mod policies;
 mod propagation;
 mod registry;
+mod remembered;
 mod table;
 mod top;
 mod waiting;

@@ -1,12 +1,14 @@
 //! The limiters of one call: opened together, written together.
 
+use std::borrow::Borrow;
+
 use rl_core::blob::Blob;
 use rl_core::codec;
 use rl_core::decision::{Decision, Terms, Verdict};
 use rl_core::effect::Effect;
+use rl_core::grammar::{Arguments, Named, rule_of};
 use rl_core::limiter::Limiter;
 use rl_core::plain::{self, Asked, Taken};
-use rl_core::request::{Arguments, Named, rule_of};
 use rl_core::slot::slot;
 use smallvec::SmallVec;
 
@@ -62,7 +64,7 @@ impl<'call> Limiters<'call> {
         // Only now, so that the processor waits for the memory of all limiters at once.
         for (index, key) in self.keys.iter().enumerate() {
             let stored = key.limiter();
-            if let Some((limiter, effect)) = stored.and_then(|stored| corrected(stored, now_ms)) {
+            if let Some((limiter, effect)) = stored.and_then(|stored| stored.pull_back(now_ms)) {
                 self.corrections.push(Correction { key: index, limiter, effect });
             }
         }
@@ -112,7 +114,7 @@ impl<'call> Limiters<'call> {
             }
             match propagation::has_listener() {
                 true => self.propagate_plain(&taken, rules, terms.now_ms),
-                false => self.call.replicate_verbatim(),
+                false => propagation::count_change(self.call.context()),
             }
         }
         Some(Plain { decision, verdict, denying })
@@ -121,13 +123,12 @@ impl<'call> Limiters<'call> {
     /// Sends on what was taken in place. Apart, since it takes much of the stack.
     #[inline(never)]
     fn propagate_plain(&self, taken: &[Taken], rules: &[Named<'_>], now_ms: i64) {
-        let mut changes = Changes::new();
-        for (index, (key, taken)) in self.keys.iter().zip(taken).enumerate() {
-            if let Some((rule, limiter)) = rule_of(rules, index).zip(key.limiter()) {
-                changes.push((index, plain::effect(limiter, &rule.ask.rule, taken, now_ms)));
-            }
-        }
-        self.propagate(&changes);
+        let effects =
+            self.keys.iter().zip(taken).enumerate().filter_map(|(index, (key, taken))| {
+                let (rule, limiter) = rule_of(rules, index).zip(key.limiter())?;
+                Some((index, plain::effect(limiter, &rule.ask.rule, taken, now_ms)))
+            });
+        self.propagate(taken.len(), effects);
     }
 
     /// Applies effects to their keys and sends them on as one command. With limiters that had to be
@@ -146,27 +147,28 @@ impl<'call> Limiters<'call> {
             }
             wake(self.call, *index, effect.holds.is_some());
         }
-        self.propagate(&changes);
+        self.propagate(changes.len(), changes.iter().map(|(index, effect)| (*index, effect)));
     }
 
-    /// Sends effects on as one command, in the order in which they were applied.
-    fn propagate(&self, changes: &Changes) {
+    /// Sends effects on, that many, as one command in the order in which they were applied.
+    fn propagate(&self, count: usize, effects: impl Iterator<Item = (usize, impl Borrow<Effect>)>) {
         if !propagation::has_listener() {
-            return self.call.replicate_verbatim();
+            return propagation::count_change(self.call.context());
         }
         let mut blob = Blob::new();
-        // Most calls: cheaper than a list.
-        if let [(key, effect)] = changes.as_slice() {
-            codec::encode_effect(effect, &mut blob);
-            return self.call.replicate(*key, blob.bytes());
-        }
-        let mut sent = Effects::new(self.call);
-        for (key, effect) in changes {
+        // Most calls have one: cheaper than a list.
+        let mut several = (count > 1).then(|| Effects::new(self.call));
+        for (key, effect) in effects {
             blob.clear();
-            codec::encode_effect(effect, &mut blob);
-            sent.push(*key, blob.bytes());
+            codec::encode_effect(effect.borrow(), &mut blob);
+            match &mut several {
+                Some(several) => several.push(key, blob.bytes()),
+                None => self.call.replicate(key, blob.bytes()),
+            }
         }
-        sent.replicate();
+        if let Some(several) = several {
+            several.replicate();
+        }
     }
 }
 
@@ -180,14 +182,6 @@ fn wake(call: &Call, key: usize, may_deny_longer: bool) {
             false => waiting::has_room(call.db(), call.get(key)),
         }
     }
-}
-
-/// A limiter that is ahead of the clock as it should be, and the effect that makes it so.
-pub fn corrected(stored: &Limiter, now_ms: i64) -> Option<(Limiter, Effect)> {
-    let effect = stored.pull_back(now_ms)?;
-    let mut limiter = stored.clone();
-    limiter.apply(&effect);
-    Some((limiter, effect))
 }
 
 /// Refuses keys of different slots where the server does not.

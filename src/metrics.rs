@@ -11,11 +11,11 @@ use lazy_static::lazy_static;
 use redis_module::{InfoContext, RedisGILGuard, RedisResult, raw};
 use redis_module_macros::info_command_handler;
 use rl_core::decision::Slot;
-use rl_core::request::{Named, rule_of};
+use rl_core::grammar::{Named, rule_of};
 use rl_core::rule::Algorithm;
 
 use crate::call::{MainThread, api, clock_ms};
-use crate::{config, policies, propagation, top, waiting};
+use crate::{config, policies, propagation, remembered, top, waiting};
 
 /// A counter that one thread counts up.
 struct Counter(AtomicU64);
@@ -244,6 +244,10 @@ fn guarded_fields(section: &Section) {
     section.number("waits_timed_out", waits.timed_out);
     section.number("waits_denied", waits.denied);
     section.number("top_tracked", top::tracked(&main) as u64);
+    let rules = remembered::figures(&main);
+    section.number("rules_parsed", rules.parsed);
+    section.number("rules_remembered", rules.count as u64);
+    section.number("rules_memory", rules.bytes as u64);
     let names = NAMES.lock(&main);
     let mut known: Vec<_> = names.known.iter().collect();
     known.sort_unstable_by_key(|(name, _)| *name);

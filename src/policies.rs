@@ -3,22 +3,28 @@
 //! They belong to the server, not to a slot: in a cluster they are set on each primary. A primary
 //! without policies sends none, so they are cleared when a load or a full sync begins. They are not
 //! part of an AOF that was rewritten without its RDB preamble.
+//!
+//! With `repl-diskless-load swapdb` a replica keeps its data until a full sync is complete, and may
+//! answer reads from them. Until then the policies that come are kept aside, as the server keeps
+//! the data that come.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lazy_static::lazy_static;
-use libc::c_int;
+use libc::{c_int, c_void};
 use redis_module::server_events::LoadingSubevent;
 use redis_module::{Context, RedisGILGuard, raw};
 use redis_module_macros::loading_event_handler;
+use rl_core::grammar::Named;
 use rl_core::policy::{Applied, Entry, Policies};
-use rl_core::request::Named;
 
 use crate::call::{MainThread, api};
-use crate::{log, metrics};
+use crate::{log, metrics, waiting};
 
 lazy_static! {
     static ref POLICIES: RedisGILGuard<Policies> = RedisGILGuard::default();
+    /// What has come so far of a full sync beside the data.
+    static ref ASIDE: RedisGILGuard<Option<Policies>> = RedisGILGuard::default();
 }
 
 /// Looks at the policies, or changes them.
@@ -43,14 +49,42 @@ pub fn apply(main: &MainThread, rules: &mut [Named<'_>], now_ms: i64) {
 
 #[loading_event_handler]
 fn on_loading(_: &Context, event: LoadingSubevent) {
+    let main = MainThread::in_callback();
     match event {
+        LoadingSubevent::ReplStarted if ASIDE.lock(&main).is_some() => {}
         LoadingSubevent::RdbStarted
         | LoadingSubevent::AofStarted
-        | LoadingSubevent::ReplStarted => {
-            *POLICIES.lock(&MainThread::in_callback()) = Policies::default();
-        }
+        | LoadingSubevent::ReplStarted => *POLICIES.lock(&main) = Policies::default(),
         LoadingSubevent::Ended | LoadingSubevent::Failed => {}
     }
+}
+
+/// Where a full sync beside the data begins, and where it ends: on every server before and after
+/// what [`on_loading`] is told of it.
+extern "C" fn on_load_aside(
+    _: *mut raw::RedisModuleCtx,
+    _: raw::RedisModuleEvent,
+    event: u64,
+    _: *mut c_void,
+) {
+    let main = MainThread::in_callback();
+    let mut aside = ASIDE.lock(&main);
+    if event == raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_STARTED {
+        *aside = Some(Policies::default());
+    } else if let Some(loaded) = aside.take()
+        && event == raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_COMPLETED
+    {
+        *POLICIES.lock(&main) = loaded;
+        // The data have changed as well, without an event of their own.
+        waiting::all_changed();
+    }
+}
+
+/// Asks the server to tell of full syncs beside the data, and says whether it does.
+pub fn subscribe(ctx: &Context) -> bool {
+    let loads = raw::RedisModuleEvent { id: raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD, dataver: 1 };
+    // SAFETY: `ctx` is the context of the load.
+    unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx.ctx, loads, Some(on_load_aside)) == 0 }
 }
 
 /// All policies in their stored form.
@@ -107,10 +141,13 @@ pub extern "C" fn aux_load(io: *mut raw::RedisModuleIO, _: c_int, _: c_int) -> c
 
 fn merge(bytes: &[u8]) -> Result<(), String> {
     let main = MainThread::in_callback();
-    let mut policies = POLICIES.lock(&main);
+    let (mut policies, mut aside) = (POLICIES.lock(&main), ASIDE.lock(&main));
     match bytes {
         [] => Ok(()),
-        bytes => policies.merge(bytes).map_err(|error| error.to_string()),
+        bytes => {
+            let policies = aside.as_mut().unwrap_or(&mut policies);
+            policies.merge(bytes).map_err(|error| error.to_string())
+        }
     }
 }
 

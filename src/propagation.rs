@@ -1,18 +1,25 @@
 //! Whether what the module propagates reaches anyone.
 //!
 //! To build an effect and hand it over is a fifth of what a grant costs, and a server without an
-//! AOF, replicas or a replication backlog drops it at once. Such a server gets the client's own call
-//! to drop instead, which costs nothing and counts as a change for the save points all the same.
+//! AOF, replicas or a replication backlog drops it at once. Such a server is given nothing: only the
+//! change is counted, for its save points ([`count_change`]).
 //!
 //! That nobody listens is only ever found by looking, once a second, and ends with the event that a
-//! listener begins with. What a new replica or a new AOF is sent are the data as they were at a fork
-//! and what followed it: what the server kept between the announcement and the fork, it discards or
-//! gives a history of its own that nobody can ask for. So a fork is early enough; check that again
-//! for each new server. A change of role is the other event: a backlog outlives it. In a cluster
-//! nobody is never assumed, since a slot that migrates has a listener that no field tells of.
+//! listener begins with. A listener has the data as they were at some moment, and gets what followed
+//! it. That moment is
 //!
-//! A listener that came by another way would get clients' calls until the next look, and run them by
-//! its own clock and configuration: close to the truth, not equal to it.
+//! - a fork, for the RDB of a full sync (to disk, diskless, by two channels), for a saved RDB and for
+//!   an AOF that is switched on or rewritten: the event of the fork comes before the child exists;
+//! - a `SAVE`, which forks nothing: the event of persistence comes before the first byte is written;
+//! - a change of role: a backlog and its history outlive it.
+//!
+//! In a cluster nobody is never assumed, since a slot that migrates has a listener that no field
+//! tells of. So no listener misses a change that its data do not have, on Redis 7.0 to 8.2 and on
+//! Valkey 8.0 to 9.1; check that for each new server.
+//!
+//! A backlog begins with the `SYNC` or `PSYNC` of a first replica, which no event tells of, and until
+//! its fork it may lack changes. Nobody has data from then. Who asks by hand for the history of such
+//! a backlog gets it with gaps, and in no case a client's call to run by a clock of its own.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -27,8 +34,8 @@ use crate::call::{api, live_clock_ms};
 /// How often the server is looked at: it takes 10 µs.
 const LOOK_EVERY_MS: i64 = 1000;
 
-/// Whether the server tells of forks; without that nobody can be relied upon.
-static TOLD_OF_FORKS: AtomicBool = AtomicBool::new(false);
+/// Whether the server tells how listeners begin; without that nobody can be relied upon.
+static TOLD_OF_BEGINNINGS: AtomicBool = AtomicBool::new(false);
 static HAS_LISTENER: AtomicBool = AtomicBool::new(true);
 static LOOKED_AT_MS: AtomicI64 = AtomicI64::new(0);
 
@@ -64,7 +71,7 @@ fn find_listener(ctx: &Context) -> bool {
 fn on_cron(ctx: &Context, _: u64) {
     let now_ms = live_clock_ms();
     let since_ms = now_ms - LOOKED_AT_MS.load(Ordering::Relaxed);
-    if TOLD_OF_FORKS.load(Ordering::Relaxed) && !(0..LOOK_EVERY_MS).contains(&since_ms) {
+    if TOLD_OF_BEGINNINGS.load(Ordering::Relaxed) && !(0..LOOK_EVERY_MS).contains(&since_ms) {
         LOOKED_AT_MS.store(now_ms, Ordering::Relaxed);
         HAS_LISTENER.store(find_listener(ctx), Ordering::Relaxed);
     }
@@ -75,7 +82,8 @@ fn on_role(_: &Context, _: ServerRole) {
     HAS_LISTENER.store(true, Ordering::Relaxed);
 }
 
-extern "C" fn on_fork(
+/// A listener may begin here.
+extern "C" fn on_begin(
     _: *mut raw::RedisModuleCtx,
     _: raw::RedisModuleEvent,
     _: u64,
@@ -84,11 +92,19 @@ extern "C" fn on_fork(
     HAS_LISTENER.store(true, Ordering::Relaxed);
 }
 
-/// Asks the server to tell of forks.
+/// Asks the server to tell of forks and of what is saved without one.
 pub fn subscribe(ctx: &Context) {
-    let forks = raw::RedisModuleEvent { id: raw::REDISMODULE_EVENT_FORK_CHILD, dataver: 1 };
-    // SAFETY: `ctx` is the context of the load.
-    let refused =
-        unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx.ctx, forks, Some(on_fork)) };
-    TOLD_OF_FORKS.store(refused == 0, Ordering::Relaxed);
+    let told = [raw::REDISMODULE_EVENT_FORK_CHILD, raw::REDISMODULE_EVENT_PERSISTENCE].map(|id| {
+        let event = raw::RedisModuleEvent { id, dataver: 1 };
+        // SAFETY: `ctx` is the context of the load.
+        unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx.ctx, event, Some(on_begin)) == 0 }
+    });
+    TOLD_OF_BEGINNINGS.store(told == [true; 2], Ordering::Relaxed);
+}
+
+/// Counts a change for the server's save points, and sends nothing to anybody: a command that goes
+/// neither to the AOF nor to replicas.
+pub fn count_change(ctx: *mut raw::RedisModuleCtx) {
+    // SAFETY: `ctx` is the context of the running command. "AR" takes no argument.
+    unsafe { api!(RedisModule_Replicate)(ctx, c"RL._EFFECT".as_ptr(), c"AR".as_ptr()) };
 }

@@ -16,7 +16,7 @@ use crate::commands::manage::{Block, Exempt, Refund, Release};
 use crate::commands::policy::{self, ApplyPolicy, TopKeys};
 use crate::commands::throttle::Throttle;
 use crate::table::{self, Arg, Docs, Entry, Keys, Kind};
-use crate::{config, limiter_type, propagation, waiting};
+use crate::{config, limiter_type, policies, propagation, waiting};
 
 /// The first release with the commands of this version.
 const SINCE: &CStr = c"0.1.0";
@@ -30,9 +30,12 @@ fn set_options(ctx: &Context) {
     // SAFETY: `ctx` is the context of the load; the API table is only read.
     unsafe {
         let known = raw::RedisModule_GetModuleOptionsAll.map_or(0, |all| all() as u32);
-        let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
+        let mut options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
             | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
             | known & ATOMIC_SLOT_MIGRATION;
+        if policies::subscribe(ctx) {
+            options |= raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
+        }
         api!(RedisModule_SetModuleOptions)(ctx.ctx, options as c_int);
     }
 }
@@ -210,6 +213,7 @@ impl Args {
                 type_: kind,
                 key_spec_index: if matches!(arg.kind, Kind::Key) { 0 } else { -1 },
                 token: arg.token.map_or(ptr::null(), |token| token.as_ptr() as *const c_char),
+                summary: arg.summary.map_or(ptr::null(), CStr::as_ptr),
                 flags: arg.flags as c_int,
                 subargs,
                 ..zeroed()

@@ -29,18 +29,12 @@ const UPDATE: u32 = Access::Write.flags();
 
 impl Keys {
     /// All arguments but the last `tail`.
-    const fn but_last(tail: c_int) -> Keys {
-        Keys { range: (1, -1 - tail, 1), access: UPDATE }
+    const fn but_last(tail: c_int, access: u32) -> Keys {
+        Keys { range: (1, -1 - tail, 1), access }
     }
 
     /// There are none.
     pub const NONE: Keys = Keys { range: (0, 0, 0), access: 0 };
-
-    /// Found by the command itself (`getkeys-api`): the range names the first key only, which is
-    /// what clients route by.
-    const fn movable(access: u32) -> Keys {
-        Keys { range: (1, 1, 1), access: access | raw::REDISMODULE_CMD_KEY_INCOMPLETE }
-    }
 }
 
 /// What a server shows about a command.
@@ -57,6 +51,7 @@ pub struct Arg {
     pub kind: Kind,
     pub token: Option<&'static CStr>,
     pub flags: u32,
+    pub summary: Option<&'static CStr>,
 }
 
 pub enum Kind {
@@ -74,11 +69,11 @@ const MANY: u32 = raw::REDISMODULE_CMD_ARG_MULTIPLE;
 const OPTIONAL: u32 = raw::REDISMODULE_CMD_ARG_OPTIONAL;
 
 const fn pair(name: &'static CStr, token: &'static CStr, kind: Kind) -> Arg {
-    Arg { name, kind, token: Some(token), flags: 0 }
+    Arg { name, kind, token: Some(token), flags: 0, summary: None }
 }
 
 const fn option(name: &'static CStr, token: &'static CStr, kind: Kind) -> Arg {
-    Arg { name, kind, token: Some(token), flags: OPTIONAL }
+    Arg { name, kind, token: Some(token), flags: OPTIONAL, summary: None }
 }
 
 const fn word(name: &'static CStr) -> Arg {
@@ -86,33 +81,19 @@ const fn word(name: &'static CStr) -> Arg {
 }
 
 const fn number(name: &'static CStr) -> Arg {
-    Arg { name, kind: Kind::Integer, token: None, flags: 0 }
+    Arg { name, kind: Kind::Integer, token: None, flags: 0, summary: None }
 }
 
-const KEY: Arg = Arg { name: c"key", kind: Kind::Key, token: None, flags: 0 };
+const KEY: Arg = Arg { name: c"key", kind: Kind::Key, token: None, flags: 0, summary: None };
 const KEYS: Arg = Arg { flags: MANY, ..KEY };
 const WINDOW: Arg = pair(c"window", c"WINDOW", Kind::Integer);
 const LIMIT: Arg = pair(c"limit", c"LIMIT", Kind::Integer);
-const WITH_KEYS: Arg = option(c"withkeys", c"WITHKEYS", Kind::Token);
-const UPTO: Arg = option(c"upto", c"UPTO", Kind::Integer);
-const LEASE: Arg = option(c"id", c"ID", Kind::Text);
 const HOLD: &[Arg] = &[KEYS, pair(c"duration", c"FOR", Kind::Integer)];
 
-const RULE: Arg = Arg {
-    name: c"rule",
-    token: None,
-    flags: MANY,
-    kind: Kind::Block(&[
-        WINDOW,
-        LIMIT,
-        pair(c"algo", c"ALGO", Kind::OneOf(ALGORITHMS)),
-        option(c"burst", c"BURST", Kind::Integer),
-        option(c"offset", c"OFFSET", Kind::Integer),
-        option(c"block", c"BLOCK", Kind::Integer),
-        option(c"cost", c"COST", Kind::Integer),
-        option(c"name", c"NAME", Kind::Text),
-    ]),
-};
+/// Rules and options as they stand in one argument, for those who look at a command's syntax.
+const fn rules(grammar: &'static CStr) -> Arg {
+    Arg { name: c"rules", kind: Kind::Text, token: None, flags: 0, summary: Some(grammar) }
+}
 
 /// The algorithms of `RL.ACQUIRE`: those without leases.
 const SPENDING: &[Arg] = ALGORITHMS.split_at(5).0;
@@ -131,7 +112,7 @@ const PER_KEY: &CStr = c"O(N) with N the number of keys";
 pub const ACQUIRE: Entry = Entry {
     name: c"rl.acquire",
     flags: c"write fast",
-    keys: Keys::but_last(6),
+    keys: Keys::but_last(6, UPDATE),
     docs: Docs {
         summary: c"Takes a permit from each limiter, or from none if one of them has no room",
         complexity: PER_KEY,
@@ -142,21 +123,20 @@ pub const ACQUIRE: Entry = Entry {
 
 pub const ACQUIREX: Entry = Entry {
     name: c"rl.acquirex",
-    flags: c"write blocking getkeys-api",
-    keys: Keys::movable(UPDATE),
+    flags: c"write blocking",
+    keys: Keys::but_last(1, UPDATE),
     docs: Docs {
         summary: c"Takes permits from each limiter by its own rule, or from none",
         complexity: PER_KEY,
-        arity: -8,
+        arity: -3,
         args: &[
             KEYS,
-            RULE,
-            UPTO,
-            LEASE,
-            option(c"reserve", c"RESERVE", Kind::Integer),
-            option(c"timeout", c"TIMEOUT", Kind::Integer),
-            option(c"force", c"FORCE", Kind::Token),
-            WITH_KEYS,
+            rules(
+                c"One rule, or one for each key: WINDOW ms LIMIT n ALGO \
+                sliding|bucket|leaky|fixed|counter|concurrency [BURST n] [OFFSET ms] [BLOCK ms] \
+                [COST n] [NAME name]; then [UPTO n] [ID id] [RESERVE ms] [TIMEOUT ms] [FORCE] \
+                [WITHKEYS]",
+            ),
         ],
     },
 };
@@ -181,20 +161,26 @@ pub const THROTTLE: Entry = Entry {
 
 pub const PEEK: Entry = Entry {
     name: c"rl.peek",
-    flags: c"readonly getkeys-api",
-    keys: Keys::movable(READ),
+    flags: c"readonly",
+    keys: Keys::but_last(1, READ),
     docs: Docs {
         summary: c"Tells what RL.ACQUIREX would answer, and changes nothing",
         complexity: PER_KEY,
-        arity: -8,
-        args: &[KEYS, RULE, UPTO, LEASE, WITH_KEYS],
+        arity: -3,
+        args: &[
+            KEYS,
+            rules(
+                c"One rule, or one for each key, as in RL.ACQUIREX; then [UPTO n] [ID id] \
+                [WITHKEYS]",
+            ),
+        ],
     },
 };
 
 pub const REFUND: Entry = Entry {
     name: c"rl.refund",
     flags: c"write fast",
-    keys: Keys::but_last(2),
+    keys: Keys::but_last(2, UPDATE),
     docs: Docs {
         summary: c"Gives permits back to each limiter, never above full",
         complexity: PER_KEY,
@@ -206,7 +192,7 @@ pub const REFUND: Entry = Entry {
 pub const RELEASE: Entry = Entry {
     name: c"rl.release",
     flags: c"write fast",
-    keys: Keys::but_last(2),
+    keys: Keys::but_last(2, UPDATE),
     docs: Docs {
         summary: c"Ends a lease on each concurrency limiter",
         complexity: PER_KEY,
@@ -218,7 +204,7 @@ pub const RELEASE: Entry = Entry {
 pub const BLOCK: Entry = Entry {
     name: c"rl.block",
     flags: c"write fast",
-    keys: Keys::but_last(2),
+    keys: Keys::but_last(2, UPDATE),
     docs: Docs {
         summary: c"Denies everything on each limiter for a time",
         complexity: PER_KEY,
@@ -230,7 +216,7 @@ pub const BLOCK: Entry = Entry {
 pub const EXEMPT: Entry = Entry {
     name: c"rl.exempt",
     flags: c"write fast",
-    keys: Keys::but_last(2),
+    keys: Keys::but_last(2, UPDATE),
     docs: Docs {
         summary: c"Lets everything through each limiter, uncounted, for a time",
         complexity: PER_KEY,
@@ -265,6 +251,7 @@ pub const EFFECT: Entry = Entry {
             kind: Kind::Block(&[KEY, Arg { name: c"blob", kind: Kind::Text, ..KEY }]),
             token: None,
             flags: MANY,
+            summary: None,
         }],
     },
 };
@@ -281,7 +268,7 @@ pub const POLICY: Entry = Entry {
     },
 };
 
-const NAME: Arg = Arg { name: c"name", kind: Kind::Text, token: None, flags: 0 };
+const NAME: Arg = Arg { name: c"name", kind: Kind::Text, token: None, flags: 0, summary: None };
 
 pub const POLICY_SET: Entry = Entry {
     name: c"set",

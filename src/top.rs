@@ -2,7 +2,7 @@
 
 use lazy_static::lazy_static;
 use redis_module::RedisGILGuard;
-use rl_core::request::Arguments;
+use rl_core::grammar::Arguments;
 use rl_core::top::{Counted, Top};
 
 use crate::call::{Call, MainThread, clock_ms};

@@ -46,7 +46,8 @@ pub const LOG_PERMITS: u32 = 50;
 impl Case {
     /// Whether each call makes a log longer.
     pub fn fills_a_log(&self) -> bool {
-        let sliding = self.answer == Some(1) && self.command.iter().any(|arg| arg == "sliding");
+        let named = |arg: &String| arg.split(' ').any(|word| word == "sliding");
+        let sliding = self.answer == Some(1) && self.command.iter().any(named);
         sliding || self.name == LUA_LOG || self.name == LUA_TWO_PHASE
     }
 }
@@ -75,14 +76,30 @@ pub fn acquire(algorithm: &str, keys: usize, denied: bool) -> Case {
         ("leaky", _) => ("1d", "86400000"),
         _ => ("1h", "1000000"),
     };
-    command.extend(["WINDOW", window, "LIMIT", limit, "ALGO", algorithm].map(str::to_owned));
+    let rule = format!("WINDOW {window} LIMIT {limit} ALGO {algorithm}");
     if concurrency {
         // Granted: one holder who renews its lease. Denied: somebody else holds it.
         let id = if denied { RANDOM } else { "holder" };
-        command.extend(["ID", id].map(str::to_owned));
+        command.push(format!("{rule} ID {id}"));
+    } else {
+        command.extend(rule.split(' ').map(str::to_owned));
     }
     let answer = Some(i64::from(!denied));
     Case { name: acquire_name(algorithm, keys, denied), command, answer }
+}
+
+/// The name of a case of RL.ACQUIREX.
+pub fn acquirex_name(algorithm: &str, denied: bool) -> String {
+    format!("RL.ACQUIREX {algorithm}{}", if denied { " denied" } else { "" })
+}
+
+/// RL.ACQUIREX over one key. Its rule repeats, as an application repeats it.
+pub fn acquirex(algorithm: &str, denied: bool) -> Case {
+    let Case { command, answer, .. } = acquire(algorithm, 1, denied);
+    let rule = command.get(2..).unwrap_or_default().join(" ");
+    let key = format!("{algorithm}:{}:{RANDOM}", if denied { "xd" } else { "xg" });
+    let command = vec!["RL.ACQUIREX".to_owned(), key, rule];
+    Case { name: acquirex_name(algorithm, denied), command, answer }
 }
 
 /// A case of another command, its arguments separated by spaces.
@@ -123,13 +140,15 @@ pub fn main_cases(scripts: &Scripts) -> Vec<Case> {
     for algorithm in ["bucket", "sliding"] {
         cases.extend([1, 3, 8].map(|keys| acquire(algorithm, keys, false)));
     }
-    cases.push(other(
-        THREE_RULES,
-        Some(1),
-        "RL.ACQUIREX r1:__rand_int__ r2:__rand_int__ r3:__rand_int__ \
-         WINDOW 40h LIMIT 20000 ALGO bucket WINDOW 80h LIMIT 40000 ALGO bucket \
-         WINDOW 10d LIMIT 90000 ALGO bucket",
-    ));
+    for algorithm in ["bucket", "sliding"] {
+        cases.extend([false, true].map(|denied| acquirex(algorithm, denied)));
+    }
+    let mut three =
+        other(THREE_RULES, Some(1), "RL.ACQUIREX r1:__rand_int__ r2:__rand_int__ r3:__rand_int__");
+    let rules = "WINDOW 40h LIMIT 20000 ALGO bucket WINDOW 80h LIMIT 40000 ALGO bucket \
+                 WINDOW 10d LIMIT 90000 ALGO bucket";
+    three.command.push(rules.to_owned());
+    cases.push(three);
     cases.extend([
         cell(),
         other(

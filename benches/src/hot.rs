@@ -11,17 +11,20 @@ use rl_core::blob::Blob;
 use rl_core::codec::encode_effect;
 use rl_core::decision::{Ask, Slot, Terms, decide};
 use rl_core::effect::Effect;
+use rl_core::grammar::Request;
+use rl_core::grammar::acquire::parse_acquire;
+use rl_core::grammar::remembered::Table;
+use rl_core::grammar::rules::{Form, keys_and_rules, parse_rules};
 use rl_core::limiter::Limiter;
 use rl_core::plain::{self, Asked};
-use rl_core::request::{Form, parse_acquire, parse_acquirex};
 
 /// Any moment will do.
 const START_MS: i64 = 1_700_000_000_000;
 /// The most keys of a case.
 const KEYS: usize = 3;
 
-/// A name, and the arguments of `RL.ACQUIRE` or of `RL.ACQUIREX`. A millisecond passes between
-/// calls.
+/// A name, and the arguments of `RL.ACQUIRE`, or of `RL.ACQUIREX` where the last holds a whole rule.
+/// A millisecond passes between calls.
 type Case = (&'static str, &'static [&'static [u8]]);
 
 const CASES: &[Case] = &[
@@ -44,11 +47,9 @@ const CASES: &[Case] = &[
             b"bucket",
         ],
     ),
-    ("with-block-granted", &WITH_BLOCK),
+    ("repeated-rule-granted", &[b"user:42", b"WINDOW 60000 LIMIT 60000 ALGO bucket"]),
+    ("with-block-granted", &[b"user:42", b"WINDOW 60000 LIMIT 60000 ALGO bucket BLOCK 1000"]),
 ];
-
-const WITH_BLOCK: [&[u8]; 9] =
-    [b"user:42", b"WINDOW", b"60000", b"LIMIT", b"60000", b"ALGO", b"bucket", b"BLOCK", b"1000"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -65,12 +66,14 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// How many of so many calls were granted.
 fn run(args: &[&[u8]], calls: i64) -> Result<u64, Box<dyn Error>> {
-    let extended = args.contains(&b"BLOCK".as_slice());
+    // As many places as in the module.
+    let mut remembered = Table::new(256);
     let mut limiters: [Limiter; KEYS] = Default::default();
     let mut blob = Blob::new();
     let mut granted = 0;
     for call in 0..calls {
-        granted += acquire(extended, black_box(args), &mut limiters, START_MS + call, &mut blob)?;
+        let args = black_box(args);
+        granted += acquire(args, &mut remembered, &mut limiters, START_MS + call, &mut blob)?;
     }
     Ok(granted)
 }
@@ -78,21 +81,28 @@ fn run(args: &[&[u8]], calls: i64) -> Result<u64, Box<dyn Error>> {
 /// One call, as the module makes it. With a replica, so that its effects are encoded.
 #[inline(never)]
 fn acquire(
-    extended: bool,
     args: &[&[u8]],
+    remembered: &mut Table,
     limiters: &mut [Limiter; KEYS],
     now_ms: i64,
     blob: &mut Blob,
 ) -> Result<u64, Box<dyn Error>> {
-    let (request, rule) = if extended {
+    let known;
+    let (request, rule) = if args.len() == 2 {
+        let (keys, text) = keys_and_rules(args)?;
+        known = remembered.recall(text, Form::AcquireX);
         let mut rule = None;
-        let request = parse_acquirex(args, Form::AcquireX, &mut |read| rule = Some(read))?;
-        (request, rule.ok_or("no rule")?)
+        let mut sink = |read| rule = Some(read);
+        let options = match &known {
+            Some(known) => known.read(&mut sink),
+            None => parse_rules(text, Form::AcquireX, &mut sink)?,
+        };
+        (Request::new(keys, 1, options)?, rule.ok_or("no rule")?)
     } else {
         parse_acquire(args)?
     };
     let ask = &rule.ask;
-    let terms = Terms { now_ms, upto: request.upto, ..Terms::default() };
+    let terms = Terms { now_ms, upto: request.options.upto, ..Terms::default() };
     let limiters = limiters.get_mut(..request.keys).ok_or("too many keys")?;
     Ok(acquire_plain(limiters, ask, &terms, blob)
         .unwrap_or_else(|| acquire_in_full(limiters, ask, &terms, blob)))

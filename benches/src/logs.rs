@@ -62,9 +62,10 @@ impl Build {
     }
 
     fn grant(&self) -> redis::Cmd {
+        let Build { key, window_ms, limit, cost, .. } = self;
+        let rule = format!("WINDOW {window_ms} LIMIT {limit} ALGO sliding COST {cost}");
         let mut command = redis::cmd("RL.ACQUIREX");
-        command.arg(&self.key).arg("WINDOW").arg(self.window_ms).arg("LIMIT").arg(self.limit);
-        command.arg("ALGO").arg("sliding").arg("COST").arg(self.cost);
+        command.arg(key).arg(rule);
         command
     }
 }

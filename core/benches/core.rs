@@ -8,8 +8,8 @@ use std::hint::black_box;
 use criterion::{Criterion, criterion_group, criterion_main};
 use rl_core::codec::{decode_limiter, encode_effect, encode_limiter};
 use rl_core::decision::{Ask, Decision, Slot, Terms, decide};
+use rl_core::grammar::acquire::parse_acquire;
 use rl_core::limiter::Limiter;
-use rl_core::request::parse_acquire;
 use rl_core::rule::{Algorithm, Rule, Shape};
 
 /// Any moment will do.

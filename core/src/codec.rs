@@ -35,10 +35,10 @@ use crate::concurrency::{LeaseChange, Leases, decode_id, decode_lease, encode_le
 use crate::counter::{Counter, StoredCounter};
 use crate::effect::{Change, Effect, Write};
 use crate::fixed::Fixed;
+use crate::grammar::MAX_NAME;
 use crate::limiter::{Holds, Limiter, State};
 use crate::policy::{Entry, Policy};
 use crate::rule::{Algorithm, MAX_IN_USE, MAX_TIME_MS, Rule, Shape};
-use crate::rule_args::MAX_NAME;
 use crate::sliding::{Log, LogChange, LogStep};
 use crate::varint::{self, Sink};
 
@@ -61,8 +61,9 @@ const START_OVER: u8 = 8;
 const WHOLE: u8 = 16;
 
 const LOG_ADD: u8 = 0;
-const LOG_GIVE_BACK: u8 = 1;
+const LOG_GIVE_BACK_NEWEST: u8 = 1;
 const LOG_PULL_BACK: u8 = 2;
+const LOG_GIVE_BACK: u8 = 3;
 
 const LEASE_PUT: u8 = 0;
 const LEASE_END: u8 = 1;
@@ -242,6 +243,7 @@ fn encode_log_change(change: LogChange, out: &mut impl Sink) {
     let (tag, permits) = match change.step {
         LogStep::Add { permits, .. } => (LOG_ADD, permits),
         LogStep::GiveBack(permits) => (LOG_GIVE_BACK, permits),
+        LogStep::GiveBackNewest(permits) => (LOG_GIVE_BACK_NEWEST, permits),
         LogStep::PullBack => (LOG_PULL_BACK, 0),
     };
     out.put_byte(tag);
@@ -516,6 +518,7 @@ impl Reader<'_> {
                 LogStep::Add { at_ms, permits }
             }
             LOG_GIVE_BACK => LogStep::GiveBack(permits),
+            LOG_GIVE_BACK_NEWEST => LogStep::GiveBackNewest(permits),
             LOG_PULL_BACK => LogStep::PullBack,
             _ => return None,
         };

@@ -269,10 +269,15 @@ impl<'a> Slot<'a> {
             (None, None) => (0, 0),
         };
         let expire_at_ms = expiry(window_ms, void_at_ms, self.holds.end_ms());
+        let expire_at_ms = match self.stored.filter(|_| taken.is_some_and(View::may_be_void_sooner))
+        {
+            Some(stored) => stored.moved_ttl(window_ms, expire_at_ms),
+            None => moved_expiry(self.stored, window_ms, expire_at_ms),
+        };
         Some(Effect {
             write: taken.map(View::write),
             holds: self.blocks.then_some(self.holds),
-            expire_at_ms: moved_expiry(self.stored, expire_at_ms),
+            expire_at_ms,
         })
     }
 
@@ -293,9 +298,15 @@ fn rooms(capacity: u64, view: &View<'_>, cost: u64) -> u64 {
     if cost == 1 { room } else { room / cost }
 }
 
-/// Where the TTL must move to, in ms of epoch time; `None` when it reaches far enough.
-pub(crate) fn moved_expiry(stored: Option<&Limiter>, expire_at_ms: i64) -> Option<i64> {
-    stored.is_none_or(|stored| stored.may_expire_before(expire_at_ms)).then_some(expire_at_ms)
+/// Where the TTL must move to, in ms of epoch time, after a write that keeps the rule; `None` when it
+/// reaches far enough.
+pub(crate) fn moved_expiry(
+    stored: Option<&Limiter>,
+    window_ms: i64,
+    expire_at_ms: i64,
+) -> Option<i64> {
+    let moves = stored.is_none_or(|stored| stored.may_expire_before(window_ms, expire_at_ms));
+    moves.then_some(expire_at_ms)
 }
 
 /// Decides a call over at least one limiter.

@@ -18,7 +18,7 @@
 //! | [`top`] | the most frequent keys of a stream |
 //! | [`codec`], [`varint`], [`blob`] | the stored form of limiters and effects |
 //! | [`policy`] | numbers that an operator puts in the place of those asked |
-//! | [`request`], `rule_args`, `word`, [`error`] | the grammar of the commands |
+//! | [`grammar`] | the grammar of the commands |
 //! | [`slot`] | hash slots, for servers that cannot tell them |
 //!
 //! Time is an argument everywhere, in whole milliseconds since the epoch; counts are integers.
@@ -30,21 +30,18 @@ pub mod concurrency;
 pub mod counter;
 pub mod decision;
 pub mod effect;
-pub mod error;
 pub mod fixed;
+pub mod grammar;
 pub mod limiter;
 pub mod manage;
 mod packed;
 pub mod plain;
 pub mod policy;
 pub mod queue;
-pub mod request;
 pub mod rule;
-mod rule_args;
 pub mod sliding;
 pub mod slot;
 pub mod status;
 pub mod top;
 pub mod varint;
 mod view;
-mod word;

@@ -6,7 +6,9 @@
 //!
 //! A limiter is 48 bytes, and for most algorithms that is its only allocation. When its key may
 //! expire is not stored but follows from the state ([`Limiter::expire_at_ms`]): the TTL moves when
-//! that does, which is rare, and nobody need ask the server for it.
+//! that does, which is rare, and nobody need ask the server for it. It moves up with each step. Down
+//! it moves when it leaves a stretch of eight steps, so that a limiter that gains and loses a little
+//! leaves it alone: whatever was lost bit by bit, the TTL is never a stretch too long.
 
 use crate::bucket::Bucket;
 use crate::concurrency::{LeaseChange, Leases};
@@ -83,6 +85,12 @@ pub struct Limiter {
 /// no division is needed: at least 1,024 ms, and a sixteenth to an eighth of the window.
 fn ttl_step_ms(window_ms: i64) -> i64 {
     (window_ms as u64 / 16).max(1024).next_power_of_two() as i64
+}
+
+/// How much longer than it must a TTL may last. A power of two, and a multiple of the step: so times
+/// in one stretch of a short window are in one stretch of a longer window too.
+fn ttl_stretch_ms(window_ms: i64) -> i64 {
+    (8 * ttl_step_ms(window_ms)).max(32_768)
 }
 
 /// When a key may go whose limiter is void at `void_at_ms`: at the second step from there, and not
@@ -176,9 +184,10 @@ impl Limiter {
     }
 
     /// Whether the TTL must move for the key to live until `time_ms`. True too often rather than too
-    /// rarely, since it is asked on each grant and a bucket would have to divide.
-    pub(crate) fn may_expire_before(&self, time_ms: i64) -> bool {
-        let step_ms = ttl_step_ms(self.window_ms());
+    /// rarely, since it is asked on each grant and a bucket would have to divide. The window is that
+    /// of the stored rule, which the caller has at hand.
+    pub(crate) fn may_expire_before(&self, window_ms: i64, time_ms: i64) -> bool {
+        let step_ms = ttl_step_ms(window_ms);
         // A TTL that ends at this time belongs to a limiter that is void from here on.
         let void_from_ms = ((time_ms - 1) | (step_ms - 1)) + 1 - 2 * step_ms;
         let void_before = match &self.state {
@@ -186,6 +195,18 @@ impl Limiter {
             _ => self.void_at() < void_from_ms,
         };
         void_before && self.holds().end_ms() < time_ms
+    }
+
+    /// Where the TTL must move to when the key may go at `expire_at_ms` after a write under a rule of
+    /// this window; `None` when it is near enough. For writes after which that may be sooner than
+    /// before: under the same rule grants never are, for which see [`Limiter::may_expire_before`].
+    #[cold]
+    pub(crate) fn moved_ttl(&self, window_ms: i64, expire_at_ms: i64) -> Option<i64> {
+        let (was_ms, stretch_ms) = (self.expire_at_ms(), ttl_stretch_ms(window_ms));
+        let sooner = expire_at_ms < was_ms && expire_at_ms / stretch_ms < was_ms / stretch_ms;
+        // Until now the TTL was only known to be in the same longer stretch.
+        let shorter = stretch_ms < ttl_stretch_ms(self.window_ms());
+        (expire_at_ms > was_ms || sooner || shorter).then_some(expire_at_ms)
     }
 
     /// The algorithm's part, for a caller that reports it or relocates its allocations.
@@ -229,7 +250,7 @@ impl Limiter {
         let void_at = match &self.state {
             State::Unused => 0,
             State::Bucket(bucket) => bucket.void_at(self.limit()),
-            State::Sliding(log) => log.newest_ms().saturating_add(self.window_ms()),
+            State::Sliding(log) => log.void_at(self.window_ms()),
             State::Fixed(fixed) => fixed.void_at(self.window_ms()),
             State::Counter(counter) => counter.get().void_at(self.window_ms()),
             State::Concurrency(leases) => leases.last_end_ms(),
@@ -237,13 +258,26 @@ impl Limiter {
         void_at.min(MAX_TIME_MS)
     }
 
-    /// The effect that corrects a limiter whose stored time is ahead of `now_ms`, because the clock
-    /// stepped back; `None` when it is not. Only what a clock said counts: grants that were rounded
-    /// up (see [`crate::sliding`]) are rightly ahead.
-    pub fn pull_back(&self, now_ms: i64) -> Option<Effect> {
+    /// What becomes of a limiter whose stored time is ahead of `now_ms`, because the clock stepped
+    /// back, and the effect that makes it so; `None` when it is not ahead. Only what a clock said
+    /// counts: grants that were rounded up (see [`crate::sliding`]) are rightly ahead.
+    pub fn pull_back(&self, now_ms: i64) -> Option<(Limiter, Effect)> {
         let holds = self.holds.as_ref().and_then(|holds| holds.pulled_back(now_ms));
         let write = self.pull_state_back(now_ms);
-        (write.is_some() || holds.is_some()).then_some(Effect { write, holds, expire_at_ms: None })
+        if write.is_none() && holds.is_none() {
+            return None;
+        }
+        let mut effect = Effect { write, holds, expire_at_ms: None };
+        let mut pulled = self.clone();
+        pulled.apply(&effect);
+        let expire_at_ms =
+            expiry(self.window_ms(), pulled.void_at().max(now_ms), pulled.holds().end_ms());
+        effect.expire_at_ms = match pulled.void_at() <= now_ms {
+            // What was refunded in full does not tell when that was, and so where the TTL is.
+            true => Some(expire_at_ms),
+            false => self.moved_ttl(self.window_ms(), expire_at_ms),
+        };
+        Some((pulled, effect))
     }
 
     fn pull_state_back(&self, now_ms: i64) -> Option<Write> {

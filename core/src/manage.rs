@@ -22,8 +22,16 @@ pub enum Hold {
 
 /// Gives `permits` back, never above full. Leases are released instead, see [`release`].
 pub fn refund(stored: &Limiter, permits: u64, now_ms: i64) -> Option<Effect> {
-    let write = own_view(stored, now_ms, |view| view.give_back(permits))??;
-    Some(Effect { write: Some(write), ..Effect::default() })
+    let (write, void_at_ms) = own_view(stored, now_ms, |view| view.give_back(permits))??;
+    Some(less_used(stored, write, void_at_ms))
+}
+
+/// A write after which a limiter is void sooner than before.
+fn less_used(stored: &Limiter, write: Write, void_at_ms: i64) -> Effect {
+    let window_ms = stored.window_ms();
+    let expire_at_ms = expiry(window_ms, void_at_ms, stored.holds().end_ms());
+    let expire_at_ms = stored.moved_ttl(window_ms, expire_at_ms);
+    Effect { write: Some(write), holds: None, expire_at_ms }
 }
 
 /// Ends the live lease of that name.
@@ -34,7 +42,8 @@ pub fn release(stored: &Limiter, id: &[u8], now_ms: i64) -> Option<Effect> {
     leases.live(id, now_ms)?;
     let change = Change::Lease(LeaseChange::End { now_ms, id: Arc::from(id) });
     let write = Write { rule: stored.rule()?, start_over: false, change };
-    Some(Effect { write: Some(write), ..Effect::default() })
+    let void_at_ms = leases.last_end_without(Some(id)).max(now_ms);
+    Some(less_used(stored, write, void_at_ms))
 }
 
 /// Lays a hold on a limiter for a time, in ms; 0 lifts it.
@@ -58,7 +67,7 @@ pub fn hold(stored: Option<&Limiter>, hold: Hold, for_ms: i64, now_ms: i64) -> O
     // A hold that ends sooner must not leave the key behind for as long as the old one.
     let expire_at_ms = match holds.end_ms() < before.end_ms() {
         true => Some(expiry(window_ms, void_at_ms.max(now_ms), holds.end_ms())),
-        false => moved_expiry(stored, expiry(window_ms, void_at_ms, holds.end_ms())),
+        false => moved_expiry(stored, window_ms, expiry(window_ms, void_at_ms, holds.end_ms())),
     };
     Some(Effect { write: None, holds: Some(holds), expire_at_ms })
 }

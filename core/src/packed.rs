@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::rule::{Algorithm, Rule};
+use crate::rule::Rule;
 
 /// An integer below `2^(8 * BYTES)`, without alignment.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,15 +56,10 @@ pub(crate) struct PackedRule {
 impl PackedRule {
     /// Packs the numbers of a rule.
     pub fn new(rule: &Rule) -> PackedRule {
-        let shape = match rule.algorithm() {
-            Algorithm::Bucket => rule.burst(),
-            Algorithm::Fixed => rule.offset_ms() as u64,
-            _ => 0,
-        };
         PackedRule {
             window_ms: U40::new(rule.window_ms() as u64),
             limit: U40::new(rule.limit()),
-            shape: U40::new(shape),
+            shape: U40::new(rule.shape()),
         }
     }
 

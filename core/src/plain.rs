@@ -119,7 +119,8 @@ fn take(stored: &mut Limiter, ask: &Ask, terms: &Terms<'_>) -> Option<(Verdict, 
             return Some((denial(rule, free_at_ms, full_at_ms, now_ms), None));
         }
     };
-    let expire_at_ms = moved_expiry(Some(stored), expiry(rule.window_ms(), void_at_ms, 0));
+    let window_ms = rule.window_ms();
+    let expire_at_ms = moved_expiry(Some(stored), window_ms, expiry(window_ms, void_at_ms, 0));
     match (step, stored.state_mut()) {
         (Step::To(next), state) => *state = next,
         (Step::Log(live, change), State::Sliding(log)) => log.apply_to(live, change),

@@ -83,7 +83,7 @@ impl fmt::Display for RuleError {
 /// The optional numbers of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
-    /// The capacity of a bucket in permits; by default the limit.
+    /// What a bucket holds, unless a millisecond brings more; by default the limit.
     pub burst: Option<u64>,
     /// Where fixed windows start, in ms from the epoch; by default 0.
     pub offset_ms: Option<i64>,
@@ -104,8 +104,9 @@ pub struct Rule {
     algorithm: Algorithm,
     window_ms: i64,
     limit: u64,
-    burst: u64,
-    offset_ms: i64,
+    /// The burst of a bucket or the offset of a fixed window; 0 for others.
+    shape: u64,
+    capacity: u64,
 }
 
 impl Rule {
@@ -126,21 +127,27 @@ impl Rule {
         if limit > MAX_PERMITS {
             return Err(RuleError::Limit);
         }
-        let burst = match shape.burst {
-            None => limit,
+        match shape.burst {
             Some(_) if algorithm != Algorithm::Bucket => return Err(RuleError::BurstUnsupported),
             Some(burst) if !(1..=MAX_PERMITS).contains(&burst) => return Err(RuleError::Burst),
-            Some(burst) => burst,
-        };
-        let offset_ms = match shape.offset_ms {
-            None => 0,
+            _ => {}
+        }
+        match shape.offset_ms {
             Some(_) if algorithm != Algorithm::Fixed => return Err(RuleError::OffsetUnsupported),
             Some(offset_ms) if !(-MAX_WINDOW_MS..=MAX_WINDOW_MS).contains(&offset_ms) => {
                 return Err(RuleError::Offset);
             }
-            Some(offset_ms) => offset_ms.rem_euclid(window_ms),
+            _ => {}
+        }
+        let (capacity, shape) = match algorithm {
+            Algorithm::Bucket => {
+                let burst = shape.burst.unwrap_or(limit);
+                (bucket_capacity(window_ms, limit, burst), burst)
+            }
+            Algorithm::Fixed => (limit, shape.offset_ms.unwrap_or(0).rem_euclid(window_ms) as u64),
+            _ => (limit, 0),
         };
-        Ok(Rule { algorithm, window_ms, limit, burst, offset_ms })
+        Ok(Rule { algorithm, window_ms, limit, shape, capacity })
     }
 
     /// How the rule counts.
@@ -158,18 +165,35 @@ impl Rule {
         self.limit
     }
 
-    /// The capacity of a bucket in permits; the limit for the other algorithms.
+    /// `BURST` as it was set; the limit for the other algorithms.
     pub fn burst(&self) -> u64 {
-        self.burst
+        if self.algorithm == Algorithm::Bucket { self.shape } else { self.limit }
     }
 
     /// Where fixed windows start: 0 to the window, in ms from the epoch.
     pub fn offset_ms(&self) -> i64 {
-        self.offset_ms
+        if self.algorithm == Algorithm::Fixed { self.shape as i64 } else { 0 }
     }
 
-    /// The most permits that a limiter under this rule can ever hold free: 0 when the limit is 0.
+    /// The burst of a bucket or the offset of a fixed window; 0 for others.
+    pub(crate) fn shape(&self) -> u64 {
+        self.shape
+    }
+
+    /// The most permits that a limiter under this rule can ever hold free: 0 when the limit is 0. A
+    /// bucket holds what a millisecond brings, rounded up, even if its burst is less: there is no
+    /// finer time in which to take it.
     pub fn capacity(&self) -> u64 {
-        if self.limit == 0 { 0 } else { self.burst }
+        self.capacity
+    }
+}
+
+/// See [`Rule::capacity`].
+#[inline(always)]
+fn bucket_capacity(window_ms: i64, limit: u64, burst: u64) -> u64 {
+    match limit {
+        0 => 0,
+        _ if limit <= burst => burst,
+        _ => burst.max(limit.div_ceil(window_ms as u64)),
     }
 }

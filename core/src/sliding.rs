@@ -8,10 +8,14 @@
 //!
 //! **Layout.** Entries are a run of variable-length integers: the permits of an entry, then the gap
 //! in milliseconds to the next one. The first entry's time and the newest entry's time and permits
-//! are kept aside, in the [`Head`]. That makes an append, a prune from the front and a give-back from
-//! the end O(1) an entry, and takes two or three bytes an entry where a sorted set takes more than a
-//! hundred. Head and run share one allocation of whole cache lines: with many limiters a grant takes
-//! as long as the memory does.
+//! are kept aside, in the [`Head`]. That makes an append, and a prune or a give-back from the front,
+//! O(1) an entry, and takes two or three bytes an entry where a sorted set takes more than a hundred.
+//! Head and run share one allocation of whole cache lines: with many limiters a grant takes as long
+//! as the memory does.
+//!
+//! **Giving back.** The oldest permits come back first. Nobody says whose permits they are, and the
+//! oldest leave first anyway: so whoever took them, at most the limit is ever out in any window.
+//! Were it the newest, a late refund of old permits would make the log forget new ones of others.
 //!
 //! **Invariants**: `entries` and `permits` are 0 and the run is empty, or: gaps are above 0, every
 //! entry holds at least one permit, and `permits` is their sum.
@@ -128,8 +132,10 @@ pub enum LogStep {
         /// How many.
         permits: u64,
     },
-    /// Take back the newest permits, so many.
+    /// Take back the oldest permits, so many.
     GiveBack(u64),
+    /// Take back the newest. No longer decided, but effects of earlier versions say so.
+    GiveBackNewest(u64),
     /// Move every entry that is ahead of the clock to it: the clock stepped back.
     PullBack,
 }
@@ -164,6 +170,12 @@ impl Log {
     #[inline(always)]
     pub fn newest_ms(&self) -> i64 {
         self.head().newest_ms
+    }
+
+    /// When nothing will be left in a window of this length; the epoch for an empty log.
+    pub fn void_at(&self, window_ms: i64) -> i64 {
+        let Head { newest_ms, entries, .. } = self.head();
+        if entries == 0 { 0 } else { newest_ms.saturating_add(window_ms) }
     }
 
     /// The time at which a grant at `now_ms` is recorded.
@@ -256,9 +268,10 @@ impl Log {
                 open.push(at_ms, permits);
                 open.head.granted_ms = now_ms;
             }
-            LogStep::GiveBack(permits) => {
+            LogStep::GiveBack(permits) => open.give_back(live, permits),
+            LogStep::GiveBackNewest(permits) => {
                 open.prune(live);
-                open.give_back(permits);
+                open.give_back_newest(permits);
             }
             LogStep::PullBack => {
                 let mut ahead = 0;
@@ -345,6 +358,14 @@ fn entry_bytes(head: &Head, at_ms: i64) -> usize {
 }
 
 impl Live {
+    /// The permits of the first entry.
+    fn first_permits(&self, run: &[u8]) -> u64 {
+        match self.entries {
+            0 | 1 => self.permits,
+            _ => varint::read(run, &mut { self.at }).unwrap_or(0),
+        }
+    }
+
     /// Drops the first entry.
     fn advance(&mut self, run: &[u8]) {
         let next = match self.entries {
@@ -488,7 +509,44 @@ impl Open<'_> {
         }
     }
 
-    fn give_back(&mut self, mut permits: u64) {
+    /// Forgets all but the live entries, and of those the oldest permits.
+    fn give_back(&mut self, mut live: Live, mut permits: u64) {
+        let run = run(self.bytes, &self.head);
+        while live.entries > 0 {
+            let first = live.first_permits(run);
+            if permits < first {
+                break;
+            }
+            permits -= first;
+            live.advance(run);
+        }
+        self.prune(live);
+        self.shorten_first(permits);
+    }
+
+    /// Takes permits off the first entry, which holds more.
+    fn shorten_first(&mut self, permits: u64) {
+        if permits == 0 || self.head.entries == 0 {
+            return;
+        }
+        self.head.permits -= permits;
+        if self.head.entries == 1 {
+            self.head.newest_permits -= permits;
+            return;
+        }
+        // The smaller number takes no more bytes. It is to end where the larger one did.
+        let mut end = self.head.start as usize;
+        let Some(first) = varint::read(run(self.bytes, &self.head), &mut end) else {
+            return;
+        };
+        let start = end - varint::len(first - permits);
+        if let Some(place) = self.bytes.get_mut(HEAD_BYTES + start..HEAD_BYTES + end) {
+            varint::write_into(place, first - permits);
+            self.head.start = start as u32;
+        }
+    }
+
+    fn give_back_newest(&mut self, mut permits: u64) {
         while self.head.entries > 0 && permits >= self.head.newest_permits {
             permits -= self.head.newest_permits;
             self.pop();
@@ -543,6 +601,50 @@ mod tests {
             assert_eq!(log.entries(), WINDOW_MS as u32);
         }
         assert!((1..10).contains(&moves), "{moves} moves");
+    }
+
+    /// Permits by their times.
+    fn entries(log: &Log) -> Vec<(i64, u64)> {
+        let mut live = log.live(i64::MIN);
+        let mut entries = Vec::new();
+        while live.entries > 0 {
+            entries.push((live.first_ms, live.first_permits(log.run())));
+            live.advance(log.run());
+        }
+        entries
+    }
+
+    #[test]
+    fn the_oldest_permits_are_given_back_and_the_rest_stays_as_it_was() {
+        // Numbers of one byte and of more, and what is left of them in fewer.
+        let grants: [(i64, u64); 5] = [(0, 3), (7, 200), (500, 1), (501, 20_000), (90_000, 130)];
+        let in_all: u64 = grants.iter().map(|(_, permits)| permits).sum();
+        for (given, step) in (0..in_all + 2).map(|given| (given, LogStep::GiveBack(given))) {
+            let mut log = Log::default();
+            for (at_ms, permits) in grants {
+                let step = LogStep::Add { at_ms, permits };
+                log.apply(LogChange { now_ms: at_ms, step }, 100_000);
+            }
+            log.apply(LogChange { now_ms: 90_000, step }, 100_000);
+            let mut left = given;
+            let mut expected = grants.to_vec();
+            for (_, permits) in &mut expected {
+                let back = left.min(*permits);
+                *permits -= back;
+                left -= back;
+            }
+            expected.retain(|(_, permits)| *permits > 0);
+            assert_eq!(entries(&log), expected, "{given}");
+            assert_eq!(loaded(&log), log, "{given}");
+        }
+    }
+
+    #[test]
+    fn an_effect_of_an_earlier_version_takes_the_newest() {
+        let mut log = Log::default();
+        [10, 20].into_iter().for_each(|now_ms| grant(&mut log, now_ms, 1000));
+        log.apply(LogChange { now_ms: 30, step: LogStep::GiveBackNewest(1) }, 1000);
+        assert_eq!(entries(&log), [(10, 1)]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! on all bytes but the last), the only number format of stored values and effects.
 //!
 //! The last byte of a number is the one without the high bit, so a sequence of numbers can be read
-//! backwards too. The sliding log relies on that to give back its newest permits.
+//! backwards too. The sliding log relies on that to drop its newest entries.
 
 /// The longest encoding of a `u64`, in bytes.
 pub const MAX_LEN: usize = 10;

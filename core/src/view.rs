@@ -70,6 +70,8 @@ pub(crate) struct View<'a> {
     other: Option<&'a Limiter>,
     /// Whether the level is not built on what is stored.
     start_over: bool,
+    /// Whether another rule last wrote the limiter.
+    rule_changed: bool,
 }
 
 // What is `inline(always)` here saves a tenth of a decision.
@@ -78,12 +80,21 @@ impl<'a> View<'a> {
     #[inline(always)]
     pub fn new(stored: Option<&'a Limiter>, rule: &'a Rule, moment: Moment<'a>) -> View<'a> {
         let Moment { now_ms, id, .. } = moment;
-        let view = |level, start_over, other| View { rule, now_ms, id, level, other, start_over };
+        let rule_changed = stored.is_some_and(|stored| !stored.has_rule(rule));
+        let view = |level, start_over, other| View {
+            rule,
+            now_ms,
+            id,
+            level,
+            other,
+            start_over,
+            rule_changed,
+        };
         let Some(stored) = stored.filter(|stored| !stored.is_unused()) else {
             return view(Level::fresh(rule, moment, 0), false, None);
         };
-        let other = (!stored.has_rule(rule)).then_some(stored);
-        if other.is_some() && now_ms >= stored.void_at() {
+        let other = rule_changed.then_some(stored);
+        if rule_changed && now_ms >= stored.void_at() {
             return view(Level::fresh(rule, moment, 0), true, None);
         }
         match Level::judge(stored, rule, moment) {
@@ -215,6 +226,12 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Whether what was taken may be void sooner than what was there: after another rule, or when a
+    /// lease from the time of another rule was renewed.
+    pub fn may_be_void_sooner(&self) -> bool {
+        self.rule_changed || matches!(self.level, Level::Concurrency { .. })
+    }
+
     /// What stores the view.
     pub fn write(&self) -> Write {
         let change = match self.level {
@@ -238,30 +255,39 @@ impl<'a> View<'a> {
         Write { rule: *self.rule, start_over: self.start_over, change }
     }
 
-    /// What stores the view after `permits` were given back; `None` when there were none to give
-    /// back. Leases are released instead.
-    pub fn give_back(&self, permits: u64) -> Option<Write> {
-        let permits = permits.min(self.in_use());
+    /// What stores the view after `permits` were given back, and when that will be as a fresh
+    /// limiter; `None` when there were none to give back. Leases are released instead.
+    pub fn give_back(&self, permits: u64) -> Option<(Write, i64)> {
+        let in_use = self.in_use();
+        let permits = permits.min(in_use);
         if permits == 0 {
             return None;
         }
         let window_ms = self.rule.window_ms();
-        let change = match self.level {
+        let (change, void_at_ms) = match self.level {
             Level::Bucket(deficit) => {
                 let given = i128::from(permits) * i128::from(window_ms);
-                Change::Bucket(self.bucket((deficit - given).max(0)))
+                let bucket = self.bucket((deficit - given).max(0));
+                (Change::Bucket(bucket), bucket.void_at(self.rule.limit()))
             }
             Level::Sliding { .. } => {
-                Change::Log(LogChange { now_ms: self.now_ms, step: LogStep::GiveBack(permits) })
+                let step = LogStep::GiveBack(permits);
+                // The newest permits are the last to be given back.
+                let void_at_ms = if permits < in_use { self.full_at() } else { self.now_ms };
+                (Change::Log(LogChange { now_ms: self.now_ms, step }), void_at_ms)
             }
-            Level::Fixed(fixed) => Change::Fixed(Fixed { used: fixed.used - permits, ..fixed }),
+            Level::Fixed(fixed) => {
+                let fixed = Fixed { used: fixed.used - permits, ..fixed };
+                (Change::Fixed(fixed), fixed.void_at(window_ms))
+            }
             Level::Counter(mut counter) => {
                 counter.give_back(window_ms, self.now_ms, permits);
-                Change::Counter(counter)
+                (Change::Counter(counter), counter.void_at(window_ms))
             }
             Level::Concurrency { .. } => return None,
         };
-        Some(Write { rule: *self.rule, start_over: self.start_over, change })
+        let write = Write { rule: *self.rule, start_over: self.start_over, change };
+        Some((write, void_at_ms.clamp(self.now_ms, MAX_TIME_MS)))
     }
 
     fn bucket(&self, deficit: i128) -> Bucket {

@@ -5,6 +5,7 @@
 //! than usual are tried with `RL_ORACLE_RUNS=5000 cargo test --test against_oracle`.
 
 mod oracle;
+mod strings;
 
 use rl_core::codec::{
     Payload, decode_limiter, decode_payload, encode_effect, encode_limiter, encode_whole,
@@ -320,9 +321,10 @@ impl World {
     /// What the caller of every command does first.
     fn pull_back(&mut self, i: usize) {
         self.oracle[i].pull_back(self.now_ms);
-        let pulled = self.primary[i].as_ref();
-        if let Some(effect) = pulled.and_then(|l| l.pull_back(self.now_ms)) {
+        let ahead = self.primary[i].as_ref();
+        if let Some((pulled, effect)) = ahead.and_then(|l| l.pull_back(self.now_ms)) {
             self.apply(i, &effect);
+            assert_eq!(self.primary[i].as_ref(), Some(&pulled), "{}", self.at);
         }
         let again = self.primary[i].as_ref().and_then(|l| l.pull_back(self.now_ms));
         assert_eq!(again, None, "{}: pulled back twice", self.at);
@@ -338,6 +340,26 @@ impl World {
         if let Ok(Payload::Effect(effect)) = payload {
             self.replica[i].get_or_insert_default().apply(&effect);
         }
+        self.check_ttl(i);
+    }
+
+    /// A key that was just written goes neither too early nor much later than it may.
+    fn check_ttl(&self, i: usize) {
+        let (at, key) = (&self.at, &self.oracle[i]);
+        let ttl = self.ttl[i].unwrap_or_else(|| panic!("{at}: no TTL"));
+        let needed = key.void_at().max(key.blocked_until).max(key.exempt_until);
+        assert!(
+            ttl >= needed,
+            "{at}: a TTL of {ttl} for {key:?}, {needed} is too early at {}",
+            self.now_ms
+        );
+        let mut step = 1024;
+        while step < key.window() / 16 {
+            step *= 2;
+        }
+        let late = (8 * step).max(60_000);
+        let latest = needed.max(self.now_ms) + 2 * step + late;
+        assert!(ttl < latest, "{at}: a TTL of {ttl} for {key:?}, {} too long", ttl - latest);
     }
 
     fn cost(&mut self, rule: &Rule) -> u64 {
@@ -493,12 +515,11 @@ impl World {
     /// What holds of a key that was just written.
     fn check_written(&self, i: usize, ask: &Ask) {
         let limiter = self.primary[i].as_ref().unwrap();
-        let (needed, end) = (limiter.void_at(), limiter.holds().end_ms());
         let at = &self.at;
-        assert_eq!(needed.max(self.now_ms), self.oracle[i].void_at().max(self.now_ms), "{at}");
-        let ttl = self.ttl[i].unwrap_or_else(|| panic!("{at}: no TTL"));
-        assert!(ttl >= needed.max(end), "{at}: forgotten too early");
+        let void_at = limiter.void_at().max(self.now_ms);
+        assert_eq!(void_at, self.oracle[i].void_at().max(self.now_ms), "{at}");
         // A key that a replica lost is made anew with this one.
+        let ttl = self.ttl[i].unwrap_or_else(|| panic!("{at}: no TTL"));
         assert!(ttl >= limiter.expire_at_ms(), "{at}: another TTL follows from the state");
         assert_eq!(limiter.holds().blocked_until_ms, self.oracle[i].blocked_until, "{at}");
         assert_eq!(limiter.holds().exempt_until_ms, self.oracle[i].exempt_until, "{at}");

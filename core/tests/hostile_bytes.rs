@@ -54,8 +54,8 @@ fn encoded_effect(effect: &Effect) -> Vec<u8> {
 
 /// A caller's whole command, with what is promised of any answer. Returns what it did.
 fn call(limiter: &mut Limiter, ask: Ask, terms: &Terms<'_>) -> Option<Effect> {
-    if let Some(effect) = limiter.pull_back(terms.now_ms) {
-        limiter.apply(&effect);
+    if let Some((pulled, _)) = limiter.pull_back(terms.now_ms) {
+        *limiter = pulled;
     }
     let mut slots = [Slot::new(Some(limiter), &ask)];
     let decision = decide(&mut slots, terms);
@@ -121,8 +121,8 @@ fn exercise(limiter: &Limiter) {
             assert_stable(&used);
         }
         let mut managed = limiter.clone();
-        if let Some(effect) = managed.pull_back(now_ms) {
-            managed.apply(&effect);
+        if let Some((pulled, _)) = managed.pull_back(now_ms) {
+            managed = pulled;
         }
         assert_eq!(managed.pull_back(now_ms), None);
         for permits in [0, 1, MAX_PERMITS, MAX_IN_USE] {
@@ -175,7 +175,7 @@ fn samples() -> (Vec<Limiter>, Vec<Effect>) {
         // The other kinds of change.
         effects.extend(refund(&limiter, 2, NOW_MS));
         effects.extend(release(&limiter, IDS[0], NOW_MS - 800));
-        effects.extend(limiter.pull_back(NOW_MS - 5000));
+        effects.extend(limiter.pull_back(NOW_MS - 5000).map(|(_, effect)| effect));
         effects.extend(hold(Some(&limiter), Hold::Exempt, 60_000, NOW_MS));
         if i % 3 == 0 {
             limiter.apply(effects.last().unwrap());

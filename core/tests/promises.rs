@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 use rl_core::decision::{Ask, Slot, Terms, Verdict, decide};
 use rl_core::limiter::{Limiter, State};
+use rl_core::manage::refund;
 use rl_core::rule::{Algorithm, Rule, Shape};
 
 const ALGORITHMS: [Algorithm; 5] = [
@@ -25,6 +26,12 @@ fn bucket(window_ms: i64, limit: u64, burst: u64) -> Rule {
     Rule::new(Algorithm::Bucket, window_ms, limit, shape).unwrap()
 }
 
+/// What a bucket holds: its burst, or what a millisecond brings if that is more.
+fn most(window_ms: i64, limit: u64, burst: u64) -> u64 {
+    let a_millisecond = (1..).find(|permits| permits * window_ms as u64 >= limit).unwrap();
+    burst.max(a_millisecond)
+}
+
 fn ask(rule: Rule, cost: u64) -> Ask {
     Ask { rule, cost, block_ms: 0, shadow: false }
 }
@@ -42,9 +49,8 @@ fn peek(limiter: &Option<Limiter>, ask: Ask, terms: &Terms<'_>) -> Verdict {
 
 /// Asks and takes, as a command does.
 fn acquire(limiter: &mut Option<Limiter>, ask: Ask, terms: &Terms<'_>) -> Verdict {
-    let pulled = limiter.as_ref().and_then(|l| l.pull_back(terms.now_ms));
-    if let (Some(effect), Some(limiter)) = (pulled, limiter.as_mut()) {
-        limiter.apply(&effect);
+    if let Some((pulled, _)) = limiter.as_ref().and_then(|l| l.pull_back(terms.now_ms)) {
+        *limiter = Some(pulled);
     }
     let mut slots = [Slot::new(limiter.as_ref(), &ask)];
     decide(&mut slots, terms);
@@ -53,6 +59,14 @@ fn acquire(limiter: &mut Option<Limiter>, ask: Ask, terms: &Terms<'_>) -> Verdic
         limiter.get_or_insert_default().apply(&effect);
     }
     verdict
+}
+
+/// What RL.REFUND does.
+fn give_back(limiter: &mut Option<Limiter>, permits: u64, now_ms: i64) {
+    let effect = limiter.as_ref().and_then(|limiter| refund(limiter, permits, now_ms));
+    if let (Some(effect), Some(limiter)) = (effect, limiter.as_mut()) {
+        limiter.apply(&effect);
+    }
 }
 
 /// How many single permits there are to have at this moment, taken under leases of their own.
@@ -186,6 +200,27 @@ proptest! {
     }
 
     #[test]
+    fn who_never_asks_for_more_than_the_rate_is_never_refused(
+        window_ms in 1..2000i64, rate in 1..20u64, part in 0..2000u64, burst in 1..30u64,
+        before in any_calls(), parts in prop::collection::vec((0..3i64, 0..=100u64, 1..4u64), 1..100),
+    ) {
+        // At least a permit a millisecond, of which each may ask for the whole ones.
+        let limit = rate * window_ms as u64 + part % window_ms as u64;
+        let rule = bucket(window_ms, limit, burst);
+        // Whatever was before: once the bucket was full.
+        let (mut limiter, mut now_ms) = after([rule; 2], &before, 16);
+        now_ms += peek(&limiter, ask(rule, 0), &at(now_ms)).reset_after_ms;
+        for (gap, percent, pieces) in parts {
+            let permits = rate * percent / 100;
+            for piece in 0..pieces {
+                let cost = permits * (piece + 1) / pieces - permits * piece / pieces;
+                prop_assert_eq!(acquire(&mut limiter, ask(rule, cost), &at(now_ms)).granted, 1);
+            }
+            now_ms += 1 + gap;
+        }
+    }
+
+    #[test]
     fn an_idle_bucket_holds_exactly_its_burst(
         window_ms in 1..2000i64, limit in 1..6000u64, burst in 1..100u64, calls in any_calls(),
         idle in 1..100_000i64,
@@ -194,7 +229,8 @@ proptest! {
         let (mut limiter, now_ms) = after([rule; 2], &calls, 16);
         let reset_ms = peek(&limiter, ask(rule, 0), &at(now_ms)).reset_after_ms;
         // In the very millisecond in which it becomes full it may still hold what came beyond.
-        prop_assert_eq!(drain(&mut limiter, rule, now_ms + reset_ms + idle), burst);
+        let held = drain(&mut limiter, rule, now_ms + reset_ms + idle);
+        prop_assert_eq!(held, most(window_ms, limit, burst));
     }
 
     #[test]
@@ -203,6 +239,7 @@ proptest! {
         gaps in prop::collection::vec((0..30i64, 1..40u64), 1..80),
     ) {
         let rule = bucket(window_ms, limit, burst);
+        let burst = most(window_ms, limit, burst);
         let mut limiter = None;
         let mut now_ms = START_MS;
         let mut grants: Vec<(i64, u64)> = Vec::new();
@@ -244,6 +281,31 @@ proptest! {
             if let Some(State::Sliding(log)) = limiter.as_ref().map(Limiter::state) {
                 prop_assert!(log.entries() <= 2 * resolution + 1);
             }
+        }
+    }
+
+    /// Whoever gives back, and whatever permits of its own those are: what others took stays in use for a window.
+    #[test]
+    fn what_is_given_back_never_makes_a_sliding_window_forget_what_is_not(
+        window_ms in 1..500i64, limit in 1..60u64,
+        calls in prop::collection::vec((0..40i64, 1..6u64, prop::option::of((any::<u16>(), 1..6u64))), 1..200),
+    ) {
+        let rule = rule(Algorithm::Sliding, window_ms, limit);
+        let mut limiter = None;
+        let mut now_ms = START_MS;
+        let mut out: Vec<(i64, u64)> = Vec::new();
+        for (gap, upto, given_back) in calls {
+            now_ms += gap;
+            out.retain(|(taken_ms, _)| now_ms - taken_ms < window_ms);
+            if let Some((whose, permits)) = given_back && !out.is_empty() {
+                let whose = usize::from(whose) % out.len();
+                let permits = permits.min(out[whose].1);
+                out[whose].1 -= permits;
+                give_back(&mut limiter, permits, now_ms);
+            }
+            let granted = acquire(&mut limiter, ask(rule, 1), &Terms { upto, ..at(now_ms) }).granted;
+            out.push((now_ms, granted));
+            prop_assert!(out.iter().map(|(_, permits)| permits).sum::<u64>() <= limit);
         }
     }
 
@@ -298,6 +360,7 @@ proptest! {
         gaps in prop::collection::vec(0..20i64, 1..150),
     ) {
         let rule = bucket(window_ms, limit, burst);
+        let burst = most(window_ms, limit, burst);
         let mut limiter = None;
         let mut now_ms = START_MS;
         let mut due: Vec<i64> = Vec::new();
@@ -325,6 +388,7 @@ fn a_bucket_delivers_its_rate() {
     for (limit, window_ms) in rates {
         for burst in [1, 2, 10] {
             let rule = bucket(window_ms, limit, burst);
+            let burst = most(window_ms, limit, burst);
             let mut limiter = None;
             let mut granted = 0;
             for ms in 0..300_000 {
@@ -334,6 +398,27 @@ fn a_bucket_delivers_its_rate() {
                     granted,
                     burst + brought,
                     "{limit} per {window_ms}, burst {burst}, {ms}"
+                );
+            }
+        }
+    }
+}
+
+/// The n-th permit asked for when the rate has brought it, whatever rate that is, and nobody is refused.
+#[test]
+fn an_even_demand_at_the_rate_is_never_refused() {
+    for limit in
+        [1, 7, 300, 999, 1000, 1001, 1400, 1999, 2000, 2001, 10_000, 20_000, 20_001, 777_777]
+    {
+        for (window_ms, burst) in [(1000, 1), (1001, 1), (1000, 3), (60, 1), (1, 1)] {
+            let rule = bucket(window_ms, limit, burst);
+            let mut limiter = None;
+            for n in 0..5000 {
+                let due_ms = (n * window_ms as u64).div_ceil(limit) as i64;
+                let verdict = acquire(&mut limiter, ask(rule, 1), &at(START_MS + due_ms));
+                assert_eq!(
+                    verdict.granted, 1,
+                    "{limit} per {window_ms}, burst {burst}: number {n}"
                 );
             }
         }
@@ -413,6 +498,7 @@ fn reservations_come_due_at_the_rate() {
     for (limit, window_ms, burst) in [(300, 1000, 1), (7, 1001, 3), (5000, 1000, 1), (1, 60_000, 2)]
     {
         let rule = bucket(window_ms, limit, burst);
+        let burst = most(window_ms, limit, burst);
         let mut limiter = None;
         for k in 1..=2000u64 {
             let terms = Terms { reserve_ms: 10 * DAY_MS, ..at(START_MS) };

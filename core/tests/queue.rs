@@ -30,7 +30,10 @@ enum Look {
     Served,
     /// The same call, arriving now, would not wait.
     Over,
-    Waits { key: usize, until: i64 },
+    Waits {
+        key: usize,
+        until: i64,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -149,7 +152,9 @@ impl World {
                 self.keys_looked_at += 1;
                 let want = &self.wants[&ticket];
                 match self.until(want, key) {
-                    Some(until) if until <= want.deadline && !self.limits[&want.keys[key]].broken => {
+                    Some(until)
+                        if until <= want.deadline && !self.limits[&want.keys[key]].broken =>
+                    {
                         self.queue.stand(ticket, key, until, self.now);
                     }
                     _ => self.act_on_look(ticket),
@@ -212,7 +217,8 @@ impl World {
         for (ticket, want) in &self.wants {
             let refused = self.refused_until.get(ticket).is_some_and(|until| *until > self.now);
             let hopeless = want.keys.iter().map(|key| &self.limits[key]);
-            let hopeless = hopeless.map(|limit| limit.broken || limit.blocked_until > want.deadline);
+            let hopeless =
+                hopeless.map(|limit| limit.broken || limit.blocked_until > want.deadline);
             assert!(!hopeless.fold(false, |a, b| a | b), "{ticket} was not told: {want:?}");
             if self.look(want) != Look::Served || refused {
                 continue;
@@ -380,7 +386,7 @@ fn nothing_makes_work_in_waiters_times_keys() {
     }
     world.limits.get_mut("k7").expect("k7").free_at = vec![1000; WAITERS];
     let tickets: Vec<_> = (0..WAITERS).map(|_| world.join(&keys, 1, NEVER)).collect();
-    let mut looks = |world: &mut World, what: &str, most: usize| {
+    let looks = |world: &mut World, what: &str, most: usize| {
         world.keys_looked_at = 0;
         world.work_all();
         assert!(world.keys_looked_at <= most, "{what}: {} keys", world.keys_looked_at);

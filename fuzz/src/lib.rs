@@ -33,10 +33,17 @@ fn apply(limiter: &mut Limiter, effect: Option<Effect>) {
     }
 }
 
+/// What every command does first.
+fn pull_back(limiter: &mut Limiter, now_ms: i64) {
+    if let Some((pulled, effect)) = limiter.pull_back(now_ms) {
+        apply(limiter, Some(effect));
+        assert_eq!(*limiter, pulled);
+    }
+}
+
 /// One call, with what is promised of any answer.
 fn call(limiter: &mut Limiter, ask: Ask, terms: &Terms<'_>) {
-    let pulled_back = limiter.pull_back(terms.now_ms);
-    apply(limiter, pulled_back);
+    pull_back(limiter, terms.now_ms);
     let mut short = limiter.clone();
     plain::decide(&mut [Asked { limiter: &mut short, ask: &ask }], terms, &mut |_, _| {});
     assert_stable(&short);
@@ -90,8 +97,7 @@ pub fn exercise(limiter: &Limiter) {
             call(&mut used, Ask { cost: 0, ..ask }, &terms);
         }
         let mut managed = limiter.clone();
-        let pulled_back = managed.pull_back(now_ms);
-        apply(&mut managed, pulled_back);
+        pull_back(&mut managed, now_ms);
         assert_eq!(managed.pull_back(now_ms), None);
         for permits in [0, 1, MAX_IN_USE] {
             let effect = refund(&managed, permits, now_ms);

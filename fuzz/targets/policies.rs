@@ -5,8 +5,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use rl_core::decision::Ask;
+use rl_core::grammar::integer;
+use rl_core::grammar::operator::parse_policy_set;
 use rl_core::policy::Policies;
-use rl_core::request::{integer, parse_policy_set};
 use rl_core::rule::{Algorithm, Rule, Shape};
 use rl_fuzz::NOW_MS;
 

@@ -2,11 +2,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rl_core::error::RequestError;
-use rl_core::request::{
-    Form, keys_before_rules, parse_acquire, parse_acquirex, parse_hold, parse_policy_set,
-    parse_refund, parse_release, parse_top,
-};
+use rl_core::grammar::acquire::parse_acquire;
+use rl_core::grammar::by_hand::{parse_hold, parse_refund, parse_release};
+use rl_core::grammar::error::RequestError;
+use rl_core::grammar::operator::{parse_policy_set, parse_top};
+use rl_core::grammar::remembered::Table;
+use rl_core::grammar::rules::{Form, keys_and_rules, parse_rules};
+use rl_core::grammar::{Named, Options};
 use rl_core::rule::{MAX_PERMITS, MAX_WINDOW_MS};
 
 fn check<T>(result: Result<T, Box<RequestError>>) -> Option<T> {
@@ -21,28 +23,43 @@ fn check<T>(result: Result<T, Box<RequestError>>) -> Option<T> {
         .ok()
 }
 
-// Arguments are what lies between spaces.
+/// Rules and options of a string that parses, however often it comes.
+fn check_rules(text: &[u8], form: Form) {
+    let mut rules = Vec::new();
+    let read = check(parse_rules(text, form, &mut |rule| rules.push(rule)));
+    let mut table = Table::new(1);
+    assert!(table.recall(text, form).is_none());
+    if let Some(again) = table.recall(text, form) {
+        let mut remembered = Vec::new();
+        let options = again.read(&mut |rule| remembered.push(rule));
+        assert_eq!((Some(options), remembered), (read, rules.clone()));
+    }
+    let Some(Options { upto, id, .. }) = read else { return };
+    assert!(!rules.is_empty());
+    for Named { ask, .. } in &rules {
+        let numbers = ask.rule;
+        assert!((1..=MAX_WINDOW_MS).contains(&numbers.window_ms()));
+        assert!(numbers.limit() <= MAX_PERMITS && numbers.burst() <= MAX_PERMITS);
+        assert!(ask.cost * upto <= MAX_PERMITS);
+    }
+    if let Some(id) = id {
+        let released = parse_release(&[b"k", &b"ID"[..], id][..]).expect("an ID can be released");
+        assert_eq!(released.value, id);
+    }
+}
+
+// The whole is a rules argument; what lies between spaces are the arguments of the others.
 fuzz_target!(|data: &[u8]| {
     let args: Vec<&[u8]> = data.split(|byte| *byte == b' ').collect();
     let args = &args[..];
-    let mut rules = Vec::new();
     if let Some((request, _)) = check(parse_acquire(args)) {
-        assert!(request.keys == args.len() - 6 && request.rules == 1);
+        assert!(request.keys == args.len() - 6);
+    }
+    if let Some((keys, _)) = check(keys_and_rules(args)) {
+        assert!(keys == args.len() - 1);
     }
     for form in [Form::AcquireX, Form::Peek] {
-        rules.clear();
-        let Some(request) = check(parse_acquirex(args, form, &mut |rule| rules.push(rule))) else {
-            continue;
-        };
-        assert_eq!(Some(request.keys), keys_before_rules(args));
-        assert_eq!(rules.len(), request.rules);
-        assert!(request.rules == 1 || request.rules == request.keys);
-        for rule in &rules {
-            let numbers = rule.ask.rule;
-            assert!((1..=MAX_WINDOW_MS).contains(&numbers.window_ms()));
-            assert!(numbers.limit() <= MAX_PERMITS && numbers.burst() <= MAX_PERMITS);
-            assert!(rule.ask.cost * request.upto <= MAX_PERMITS);
-        }
+        check_rules(data, form);
     }
     check(parse_refund(args));
     check(parse_release(args));

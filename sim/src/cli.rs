@@ -2,27 +2,33 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
+use jiff::tz::Offset;
 
-use crate::input::Format;
+use crate::address::IPV6_PREFIX;
+use crate::formats::json::Keys;
+use crate::formats::pattern::Pattern;
+use crate::formats::{Format, Told};
 use crate::rule::Simulated;
+use crate::timestamp;
 
-const EXAMPLES: &str = "\
-Rules:
+const EXAMPLES: &str = r#"Rules:
   A rule is what to count by, then a rule in the words of RL.ACQUIREX:
 
     ip|user|path|ip+path|key|global WINDOW ms LIMIT n ALGO algo [BURST n] [OFFSET ms] [BLOCK ms]
                                     [COST n]
 
-  A combined log has ip, user, path, ip+path and global; a CSV has key and global. Requests without
+  An access log has ip, user, path, ip+path and global; a CSV has key and global. Requests without
   a user are none of the business of a rule by user. A rule with a COST of its own takes that,
   another one what the line says, or 1.
 
 Examples:
   rl-sim access.log --rule 'ip WINDOW 1m LIMIT 100 ALGO sliding'
-  rl-sim access.log --together --rule 'ip WINDOW 1m LIMIT 100 ALGO sliding' \\
+  rl-sim access.log --together --rule 'ip WINDOW 1m LIMIT 100 ALGO sliding' \
       --rule 'global WINDOW 1s LIMIT 50 ALGO bucket BURST 100' --svg replay.svg
-  zcat access.log.*.gz | rl-sim --json --rule 'user WINDOW 1d LIMIT 5000 ALGO fixed'";
+  rl-sim app.log -r 'ip WINDOW 1m LIMIT 100 ALGO sliding' \
+      --log-format '$remote_addr - $remote_user [$time_local] "$request" $status $request_time'
+  zcat access.log.*.gz | rl-sim --json --rule 'user WINDOW 1d LIMIT 5000 ALGO fixed'"#;
 
 /// Replays an access log against rate limits: who would have been refused, how often, for how long,
 /// and which limit would refuse nobody.
@@ -41,10 +47,36 @@ pub struct Options {
     #[arg(short, long)]
     pub together: bool,
 
-    /// How the log is written: combined (and common) of Apache and nginx, or a CSV of time,key or
-    /// time,key,cost
-    #[arg(long, value_enum, default_value_t = LogFormat::Auto)]
-    pub format: LogFormat,
+    /// How the log is written; found out from its first lines unless given
+    #[arg(long, value_enum, conflicts_with_all = ["log_format", "json_keys"])]
+    pub format: Option<Format>,
+
+    /// The log_format of nginx or the LogFormat of Apache that wrote the log
+    #[arg(long, value_name = "LINE", conflicts_with = "json_keys")]
+    pub log_format: Option<Pattern>,
+
+    /// Which keys of a JSON log mean what, such as time=ts,ip=client.ip,user=user.id,path=url; the
+    /// fields forwarded and request can be told, too
+    #[arg(long, value_name = "FIELD=KEY,...")]
+    pub json_keys: Option<Keys>,
+
+    /// Take the client's address from X-Forwarded-For, the Nth from the right: 1 is what the proxy
+    /// in front of the server wrote
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub forwarded: Option<u8>,
+
+    /// Count IPv6 clients by networks of this length, as the middlewares do; 128: by address
+    #[arg(
+        long,
+        value_name = "BITS",
+        default_value_t = IPV6_PREFIX,
+        value_parser = clap::value_parser!(u8).range(1..=128)
+    )]
+    pub ipv6: u8,
+
+    /// The zone of times that tell none, such as +02:00
+    #[arg(long, value_name = "ZONE", value_parser = zone, allow_hyphen_values = true)]
+    pub zone: Option<Offset>,
 
     /// How many of the keys refused most to show for each rule
     #[arg(long, value_name = "N", default_value_t = 5)]
@@ -77,24 +109,19 @@ pub struct Options {
     pub decisions: Option<PathBuf>,
 }
 
-/// The choice of a format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// Find out from the first lines
-    Auto,
-    /// Common or combined, as Apache and nginx write them
-    Combined,
-    /// time,key or time,key,cost: epoch seconds with or without a fraction, epoch ms, or RFC 3339
-    Csv,
-}
-
-impl LogFormat {
-    /// The format, if it was chosen.
-    pub fn chosen(self) -> Option<Format> {
-        match self {
-            LogFormat::Auto => None,
-            LogFormat::Combined => Some(Format::Combined),
-            LogFormat::Csv => Some(Format::Csv),
+impl Options {
+    /// What was told of the log.
+    pub fn told(&self) -> Told {
+        Told {
+            format: self.format,
+            line: self.log_format.clone(),
+            keys: self.json_keys.clone(),
+            zone: self.zone,
+            place: self.forwarded.map(usize::from),
         }
     }
+}
+
+fn zone(text: &str) -> Result<Offset, &'static str> {
+    timestamp::offset(text.as_bytes()).ok_or("a zone is written as +02:00 or Z")
 }

@@ -7,8 +7,10 @@
 //! |---|---|
 //! | [`cli`] | the options |
 //! | [`rule`] | a rule in the words of the commands, and the same rule with another limit |
-//! | [`timestamp`], [`combined`], [`columns`] | the formats of times, of access logs and of CSV |
-//! | [`input`] | a file or stdin, read line by line |
+//! | [`lines`] | a file or stdin, line by line |
+//! | [`formats`] | the formats of logs: a line becomes an [`entry`] or is refused |
+//! | [`address`], [`timestamp`] | what counts as an address and as a time |
+//! | [`input`] | all lines |
 //! | [`log`] | the requests that were read, in the order of their times |
 //! | [`stream`] | the requests that a rule sees, key by key |
 //! | [`replay`] | what the limiter of `rl-core` decides about them on a simulated clock |
@@ -18,11 +20,13 @@
 //!
 //! The limiter is the one of the server: only the clock and the calls are simulated.
 
+pub mod address;
 pub mod cli;
-pub mod columns;
-pub mod combined;
+pub mod entry;
 pub mod error;
+pub mod formats;
 pub mod input;
+pub mod lines;
 pub mod log;
 pub mod picture;
 pub mod progress;

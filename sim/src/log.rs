@@ -1,27 +1,14 @@
 //! The requests that were read, column by column, in the order of their times.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
 
 use indexmap::IndexSet;
 
+use crate::address::{Address, IPV6_PREFIX, network};
+use crate::entry::{Entry, Problem};
 use crate::rule::By;
-
-/// A line as it was read. Fields that its format does not have are empty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
-    /// When, in ms of epoch time.
-    pub time_ms: i64,
-    /// Permits it takes.
-    pub cost: u64,
-    /// The client's address.
-    pub ip: &'a [u8],
-    /// The user, if one was authenticated.
-    pub user: Option<&'a [u8]>,
-    /// The path, without the query.
-    pub path: &'a [u8],
-    /// The key of a CSV.
-    pub key: &'a [u8],
-}
 
 /// A line that is none.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -30,7 +17,7 @@ pub struct BadLine {
     pub line: u64,
     /// What is wrong.
     pub problem: &'static str,
-    /// Its beginning.
+    /// With what part of it, as far as that is shown.
     pub text: String,
 }
 
@@ -57,10 +44,11 @@ const SHOWN: usize = 64;
 
 impl Malformed {
     /// Counts a line, and keeps it if it is one of the first.
-    pub fn add(&mut self, line: u64, problem: &'static str, text: &[u8]) {
+    pub fn add(&mut self, line: u64, problem: Problem<'_>) {
         self.count += 1;
         if self.first.len() < FEW {
-            self.first.push(BadLine { line, problem, text: shown(text) });
+            let text = shown(problem.at);
+            self.first.push(BadLine { line, problem: problem.reason, text });
         }
     }
 }
@@ -90,11 +78,34 @@ pub struct Column {
     pub ids: Vec<u32>,
     /// The different keys.
     pub names: IndexSet<Box<[u8]>>,
+    /// The indices of the networks among them, which are not written anew for each request.
+    networks: HashMap<Ipv6Addr, u32>,
 }
 
 impl Column {
     /// The id of a request that has no such key.
     pub const NONE: u32 = u32::MAX;
+
+    fn new(by: By) -> Column {
+        Column { by, ids: Vec::new(), names: IndexSet::new(), networks: HashMap::new() }
+    }
+
+    fn push_ip(&mut self, address: &Address<'_>, ipv6_prefix: u8, scratch: &mut Vec<u8>) {
+        let network = match address.ip {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(ip) => Some(network(ip, ipv6_prefix)),
+        };
+        if let Some(id) = network.and_then(|network| self.networks.get(&network)) {
+            self.ids.push(*id);
+            return;
+        }
+        scratch.clear();
+        address.write_network(ipv6_prefix, scratch);
+        self.push(Some(scratch));
+        if let (Some(network), Some(id)) = (network, self.ids.last()) {
+            self.networks.insert(network, *id);
+        }
+    }
 
     fn push(&mut self, name: Option<&[u8]>) {
         let Some(name) = name else {
@@ -119,6 +130,8 @@ pub struct Log {
     pub places: Vec<u32>,
     /// How many came earlier than the line before them.
     pub out_of_order: u64,
+    /// The length of the networks by which IPv6 clients are counted.
+    pub ipv6_prefix: u8,
     columns: Vec<Column>,
     scratch: Vec<u8>,
 }
@@ -129,11 +142,12 @@ impl Log {
         let mut columns: Vec<Column> = Vec::new();
         for by in bys {
             if !columns.iter().any(|column| column.by == by) {
-                columns.push(Column { by, ids: Vec::new(), names: IndexSet::new() });
+                columns.push(Column::new(by));
             }
         }
         let (times_ms, costs, places) = (Vec::new(), Vec::new(), Vec::new());
-        Log { times_ms, costs, places, out_of_order: 0, columns, scratch: Vec::new() }
+        let (ipv6_prefix, scratch) = (IPV6_PREFIX, Vec::new());
+        Log { times_ms, costs, places, out_of_order: 0, ipv6_prefix, columns, scratch }
     }
 
     /// Appends a request; `false` when there are too many.
@@ -147,20 +161,22 @@ impl Log {
         self.times_ms.push(entry.time_ms);
         self.costs.push(entry.cost);
         self.places.push(place);
+        let scratch = &mut self.scratch;
         for column in &mut self.columns {
-            match column.by {
-                By::Ip => column.push(Some(entry.ip)),
-                By::User => column.push(entry.user),
-                By::Path => column.push(Some(entry.path)),
-                By::Key => column.push(Some(entry.key)),
-                By::Global => column.push(Some(b"everything")),
-                By::IpPath => {
-                    self.scratch.clear();
-                    self.scratch.extend_from_slice(entry.ip);
-                    self.scratch.push(b' ');
-                    self.scratch.extend_from_slice(entry.path);
-                    column.push(Some(&self.scratch));
+            match (column.by, &entry.ip) {
+                (By::Ip, Some(ip)) => column.push_ip(ip, self.ipv6_prefix, scratch),
+                (By::IpPath, Some(ip)) => {
+                    scratch.clear();
+                    ip.write_network(self.ipv6_prefix, scratch);
+                    scratch.push(b' ');
+                    scratch.extend_from_slice(entry.path.as_deref().unwrap_or_default());
+                    column.push(entry.path.as_ref().map(|_| &scratch[..]));
                 }
+                (By::Ip | By::IpPath, None) => column.push(None),
+                (By::User, _) => column.push(entry.user.as_deref()),
+                (By::Path, _) => column.push(entry.path.as_deref()),
+                (By::Key, _) => column.push(entry.key.as_deref()),
+                (By::Global, _) => column.push(Some(b"everything")),
             }
         }
         true

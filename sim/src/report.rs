@@ -27,7 +27,7 @@ pub struct Report {
 pub struct LogReport {
     /// The file, or `stdin`.
     pub name: String,
-    /// `combined` or `CSV`.
+    /// Such as `combined` or `CSV`.
     pub format: String,
     /// Requests.
     pub requests: usize,
@@ -39,6 +39,9 @@ pub struct LogReport {
     pub span_ms: i64,
     /// Requests that came earlier than the line before them.
     pub out_of_order: u64,
+    /// Times without a zone were read as UTC.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub assumed_utc: bool,
     /// Lines that are none.
     pub malformed: Malformed,
 }
@@ -133,6 +136,7 @@ impl LogReport {
             last: timestamp::show(last_ms),
             span_ms: last_ms - first_ms,
             out_of_order: input.log.out_of_order,
+            assumed_utc: input.assumed_utc,
             malformed: input.malformed.clone(),
         }
     }

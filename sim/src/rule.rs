@@ -7,8 +7,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use rl_core::decision::Ask;
-use rl_core::error::RequestError;
-use rl_core::request::{Form, Word, parse_acquirex};
+use rl_core::grammar::Word;
+use rl_core::grammar::error::RequestError;
+use rl_core::grammar::rules::{Form, parse_rules};
 use rl_core::rule::{Algorithm, MAX_PERMITS, Rule, Shape};
 
 /// What makes the key of a request.
@@ -119,15 +120,15 @@ impl FromStr for Simulated {
         let first = words.first().copied().unwrap_or_default();
         let by = By::ALL.into_iter().find(|by| by.to_string().eq_ignore_ascii_case(first));
         let by = by.ok_or_else(|| RuleProblem::NoKey(first.into()))?;
-        let args: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-        let ask = parse_ask(&args)?;
-        let pairs = args.get(1..).unwrap_or_default();
+        let words_of_rule = words.get(1..).unwrap_or_default();
+        let ask = parse_ask(words_of_rule)?;
         let value_of = |wanted: Word| {
-            let pair = pairs.chunks_exact(2).find(|pair| Word::parse(pair[0]) == Some(wanted));
+            let mut pairs = words_of_rule.chunks_exact(2);
+            let pair = pairs.find(|pair| Word::parse(pair[0].as_bytes()) == Some(wanted));
             pair.map(|pair| pair[1])
         };
         let rule = &ask.rule;
-        let leaky = value_of(Word::Algo).is_some_and(|algo| algo.eq_ignore_ascii_case(b"leaky"));
+        let leaky = value_of(Word::Algo).is_some_and(|algo| algo.eq_ignore_ascii_case("leaky"));
         let burst = match value_of(Word::Burst) {
             _ if leaky => Burst::Stays(rule.burst()),
             None => Burst::IsLimit,
@@ -139,29 +140,32 @@ impl FromStr for Simulated {
     }
 }
 
-/// Reads `key WINDOW ...` as a call with one key and one rule.
-fn parse_ask(args: &[&[u8]]) -> Result<Ask, RuleProblem> {
-    let mut ask = None;
-    let request = parse_acquirex(args, Form::AcquireX, &mut |named| ask = Some(named.ask));
-    request.map_err(|error| match *error {
+/// Reads `WINDOW ...` as the rule of a call.
+fn parse_ask(words: &[&str]) -> Result<Ask, RuleProblem> {
+    let text = words.join(" ");
+    let mut asks = Vec::new();
+    let options = parse_rules(text.as_bytes(), Form::AcquireX, &mut |rule| asks.push(rule.ask));
+    options.map_err(|error| match *error {
         RequestError::Required { word: Word::Id, .. } => RuleProblem::Concurrency,
         error => RuleProblem::Grammar(error),
     })?;
-    let ask = ask.ok_or(RuleProblem::Grammar(RequestError::NoRule))?;
+    let [ask] = asks[..] else {
+        let (keys, rules) = (1, asks.len());
+        return Err(RuleProblem::Grammar(RequestError::RuleCount { keys, rules }));
+    };
     if ask.rule.algorithm() == Algorithm::Concurrency {
         return Err(RuleProblem::Concurrency);
     }
-    // Options of a call come after its rules, so the first of them is where a pair would begin.
-    let pairs = args.get(1..).unwrap_or_default().chunks(2);
-    match pairs.flat_map(<[&[u8]]>::first).all(|word| belongs_to_rule(word)) {
+    // Options of a call come after its rule, so the first of them is where a pair would begin.
+    match words.chunks(2).flat_map(<[&str]>::first).all(|word| belongs_to_rule(word)) {
         true => Ok(ask),
         false => Err(RuleProblem::NotARule),
     }
 }
 
-fn belongs_to_rule(word: &[u8]) -> bool {
+fn belongs_to_rule(word: &str) -> bool {
     use Word::{Algo, Block, Burst, Cost, Limit, Name, Offset, Window};
-    let word = Word::parse(word);
+    let word = Word::parse(word.as_bytes());
     matches!(word, Some(Window | Limit | Algo | Burst | Offset | Block | Cost | Name))
 }
 

@@ -23,7 +23,8 @@ use crate::table::Table;
 pub fn run(options: &Options) -> Result<(), Error> {
     let progress = Progress::new();
     let bys: Vec<By> = options.rules.iter().map(|rule| rule.by).collect();
-    let mut input = input::read(options.log.as_deref(), options.format.chosen(), &bys, &progress)?;
+    let (path, told) = (options.log.as_deref(), options.told());
+    let mut input = input::read(path, &told, &bys, options.ipv6, &progress)?;
     input.log.sort();
     if options.spread {
         input.log.spread_seconds();

@@ -32,6 +32,9 @@ fn write_log(f: &mut fmt::Formatter<'_>, log: &LogReport) -> fmt::Result {
         let many = log.out_of_order;
         writeln!(f, "{many} came earlier than the line before: the log was sorted by time")?;
     }
+    if log.assumed_utc {
+        f.write_str("times without a zone were read as UTC (--zone)\n")?;
+    }
     if log.malformed.count > 0 {
         writeln!(f, "{} malformed lines were left out:", log.malformed.count)?;
     }

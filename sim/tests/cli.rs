@@ -1,47 +1,16 @@
 //! The program on small logs: whole outputs, and what is said when there is nothing to replay.
 
+mod program;
+
 use std::fs;
 use std::io::Write;
-use std::process::{Command, Output, Stdio};
 
+use program::{findings, piped, printed, run};
 use tempfile::TempDir;
 
 const IP: &str = "ip WINDOW 10s LIMIT 3 ALGO sliding";
 const USER: &str = "user WINDOW 1m LIMIT 2 ALGO fixed";
 const GLOBAL: &str = "global WINDOW 1s LIMIT 2 ALGO bucket BURST 3";
-
-fn simulator() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rl-sim"));
-    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data"));
-    command
-}
-
-fn run(args: &[&str]) -> Output {
-    simulator().args(args).stdin(Stdio::null()).output().expect("the simulator")
-}
-
-/// What was printed, and nothing on stderr.
-fn printed(args: &[&str]) -> String {
-    let output = run(args);
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
-    assert!(output.status.success());
-    String::from_utf8(output.stdout).expect("UTF-8")
-}
-
-/// What is printed for a log on stdin.
-fn piped(log: &[u8], args: &[&str]) -> (i32, String, String) {
-    let mut child = simulator()
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the simulator");
-    child.stdin.take().expect("a pipe").write_all(log).expect("a reader");
-    let output = child.wait_with_output().expect("its end");
-    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    (output.status.code().expect("a status"), text(output.stdout), text(output.stderr))
-}
 
 #[test]
 fn a_table_of_an_access_log() {
@@ -69,6 +38,10 @@ fn a_log_on_stdin_may_be_compressed() {
     for (log, args) in [(&log, &["-r", IP][..]), (&gzip, &["-r", IP, "-"][..])] {
         assert_eq!(piped(log, args), (0, expected.clone(), String::new()));
     }
+    // Half of it would tell half of the traffic.
+    let (status, out, error) = piped(&gzip[..gzip.len() / 2], &["-r", IP]);
+    assert_eq!((status, out.as_str()), (1, ""));
+    assert!(error.starts_with("rl-sim: cannot read stdin: "), "{error}");
 }
 
 #[test]
@@ -89,9 +62,7 @@ fn decisions_are_in_the_order_of_the_log() {
 fn seconds_are_spread_if_asked() {
     let rule = "key WINDOW 1s LIMIT 4 ALGO leaky";
     let refused = |log: &[u8], args: &[&str]| {
-        let (status, out, _) = piped(log, &[&["--json", "-r", rule], args].concat());
-        assert_eq!(status, 0);
-        let json: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+        let json = findings(log, &[&["-r", rule], args].concat());
         json["rules"][0]["refused"].as_u64().expect("a number")
     };
     let log = b"1700000000,a\n1700000000,a\n1700000000,a\n1700000000,a\n1700000001.5,a\n";

@@ -1,6 +1,7 @@
 //! The limits that are found: enough, when one less is not, for every algorithm and kind of burst.
 
-use rl_sim::log::{Entry, Log};
+use rl_sim::entry::Entry;
+use rl_sim::log::Log;
 use rl_sim::replay::replay;
 use rl_sim::rule::{By, Simulated};
 use rl_sim::search::Search;
@@ -33,7 +34,7 @@ fn random_log(seed: u64, requests: u64, highest_cost: u64) -> Log {
         };
         let key: &[u8] = [b"a", b"a", b"b", b"c"][random.below(4) as usize];
         let cost = 1 + random.below(highest_cost);
-        assert!(log.push(&Entry { time_ms, cost, ip: &[], user: None, path: &[], key }));
+        assert!(log.push(&Entry { time_ms, cost, key: Some(key.into()), ..Entry::default() }));
     }
     log
 }
@@ -95,16 +96,39 @@ fn it_is_the_smallest_of_all() {
     }
 }
 
+/// Paced, two that came in one millisecond need a rate that brings two in one, which a long window never has.
 #[test]
-fn pacing_may_refuse_someone_under_any_limit() {
+fn pacing_lets_two_through_at_once_only_above_a_permit_a_millisecond() {
     let mut log = Log::new([By::Global]);
     for _ in 0..2 {
         let (time_ms, cost) = (1_700_000_000_000, 1);
-        assert!(log.push(&Entry { time_ms, cost, ip: &[], user: None, path: &[], key: b"" }));
+        assert!(log.push(&Entry { time_ms, cost, ..Entry::default() }));
     }
-    let rule: Simulated = "global WINDOW 1s LIMIT 1 ALGO leaky".parse().expect("a rule");
+    for (window, limit) in
+        [("1s", Some(1001)), ("40ms", Some(41)), ("3650d", Some(315_360_000_001))]
+    {
+        for algorithm in ["leaky", "bucket BURST 1"] {
+            let rule = format!("global WINDOW {window} LIMIT 1 ALGO {algorithm}");
+            let rule: Simulated = rule.parse().expect("a rule");
+            let stream = Stream::new(&log, &rule);
+            let search = Search { stream: &stream, rule: &rule, resolution: RESOLUTION };
+            assert_eq!(search.refusing_nobody(), limit, "{window} {algorithm}");
+            assert_eq!(search.refusing_at_most(1), Some(1), "{window} {algorithm}");
+        }
+    }
+}
+
+#[test]
+fn pacing_may_refuse_someone_under_any_limit() {
+    let mut log = Log::new([By::Global]);
+    for _ in 0..5 {
+        let (time_ms, cost) = (1_700_000_000_000, 1);
+        assert!(log.push(&Entry { time_ms, cost, ..Entry::default() }));
+    }
+    // The highest limit brings four in a millisecond.
+    let rule: Simulated = "global WINDOW 3650d LIMIT 1 ALGO leaky".parse().expect("a rule");
     let stream = Stream::new(&log, &rule);
     let search = Search { stream: &stream, rule: &rule, resolution: RESOLUTION };
     assert_eq!(search.refusing_nobody(), None);
-    assert_eq!(search.refusing_at_most(1), Some(1));
+    assert_eq!(search.refusing_at_most(1), Some(3 * 315_360_000_000 + 1));
 }

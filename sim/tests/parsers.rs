@@ -1,41 +1,88 @@
-//! The formats of logs: what is read from a line, and what is said of one that is none.
+//! Times and CSV: what is read, and what is said of what is none.
 
-use rl_sim::log::Entry;
-use rl_sim::{columns, combined, timestamp};
+use std::iter::empty;
 
-fn access<'a>(time_ms: i64, ip: &'a str, user: Option<&'a str>, path: &'a str) -> Entry<'a> {
-    let (user, path) = (user.map(str::as_bytes), path.as_bytes());
-    Entry { time_ms, cost: 1, ip: ip.as_bytes(), user, path, key: &[] }
+use rl_sim::entry::Entry;
+use rl_sim::formats::{Format, Parser, Told};
+use rl_sim::timestamp::{self, END_MS, FIRST_MS, Form, Times};
+
+#[test]
+fn times_are_epoch_times_rfc_3339_or_those_of_access_logs() {
+    const NOT_ONE: &str = "not a time: epoch time, RFC 3339 or 10/Oct/2000:13:55:36 -0700";
+    const NO_NUMBER: &str = "not a time in seconds, ms, us or ns since 1970";
+    const NO_ZONE: &str = "a time without a zone, which --zone can tell";
+    const IMPLAUSIBLE: &str = "not a plausible time, which is between 1995 and 2099";
+    let cases = [
+        ("1700000000", Ok(1_700_000_000_000)),
+        ("1700000000.5", Ok(1_700_000_000_500)),
+        ("1700000000.0019", Ok(1_700_000_000_001)),
+        ("1700000000.", Ok(1_700_000_000_000)),
+        ("1700000000123", Ok(1_700_000_000_123)),
+        ("1700000000123.9", Ok(1_700_000_000_123)),
+        ("1700000000123456", Ok(1_700_000_000_123)),
+        ("1700000000123456789", Ok(1_700_000_000_123)),
+        ("788918400", Ok(FIRST_MS)),
+        ("4102444799999", Ok(END_MS - 1)),
+        ("2023-11-14T22:13:20Z", Ok(1_700_000_000_000)),
+        ("2023-11-14T22:13:20.0419Z", Ok(1_700_000_000_041)),
+        ("2023-11-14 23:13:20+01:00", Ok(1_700_000_000_000)),
+        ("2023-11-14t17:13:20,5 -0500", Ok(1_700_000_000_500)),
+        ("2023-11-14T22:13:20.123456789+00", Ok(1_700_000_000_123)),
+        ("14/Nov/2023:22:13:20 +0000", Ok(1_700_000_000_000)),
+        ("2016-12-31T23:59:60Z", Ok(1_483_228_799_000)),
+        ("", Err(NO_NUMBER)),
+        (".5", Err(NO_NUMBER)),
+        ("1.5.5", Err(NO_NUMBER)),
+        ("99999999999999999999", Err(NO_NUMBER)),
+        ("-1", Err(NOT_ONE)),
+        ("1e9", Err(NOT_ONE)),
+        ("noon", Err(NOT_ONE)),
+        ("2023-11-14", Err(NOT_ONE)),
+        ("2023-02-29T22:13:20Z", Err(NOT_ONE)),
+        ("2023-11-14T22:13:61Z", Err(NOT_ONE)),
+        ("2023-11-14T22:13:20.Z", Err(NOT_ONE)),
+        ("2023-11-14T22:13:20ZZ", Err(NOT_ONE)),
+        ("2023-11-14T22:13:20+1", Err(NOT_ONE)),
+        ("2023-11-14T22:13:20+99:00", Err(NOT_ONE)),
+        ("2023-11-14T22:13:20 ", Err(NOT_ONE)),
+        ("2023-11-14T22:13:20", Err(NO_ZONE)),
+        ("14/Nov/2023:22:13:20", Err(NO_ZONE)),
+        ("0", Err(IMPLAUSIBLE)),
+        ("788918399", Err(IMPLAUSIBLE)),
+        ("4102444800", Err(IMPLAUSIBLE)),
+        ("17000000000", Err(IMPLAUSIBLE)),
+        ("9223372036854775807", Err(IMPLAUSIBLE)),
+        ("1994-12-31T23:59:59Z", Err(IMPLAUSIBLE)),
+        ("2100-01-01T00:00:00Z", Err(IMPLAUSIBLE)),
+    ];
+    for (text, ms) in cases {
+        assert_eq!(Times::default().read(&Form::Any, text.as_bytes()), ms, "{text:?}");
+    }
 }
 
 #[test]
-fn times_are_epoch_seconds_epoch_ms_or_rfc_3339() {
-    let cases = [
-        ("1700000000", Some(1_700_000_000_000)),
-        ("1700000000.5", Some(1_700_000_000_500)),
-        ("1700000000.0019", Some(1_700_000_000_001)),
-        ("1700000000.", Some(1_700_000_000_000)),
-        ("1700000000123", Some(1_700_000_000_123)),
-        ("1700000000123.9", Some(1_700_000_000_123)),
-        ("0", Some(0)),
-        ("2023-11-14T22:13:20Z", Some(1_700_000_000_000)),
-        ("2023-11-14T22:13:20.0419Z", Some(1_700_000_000_041)),
-        ("2023-11-14 23:13:20+01:00", Some(1_700_000_000_000)),
-        ("", None),
-        (".5", None),
-        ("1.5.5", None),
-        ("-1", None),
-        ("1e9", None),
-        ("2023-11-14T22:13:20", None),
-        ("2023-11-14", None),
-        ("1960-01-01T00:00:00Z", None),
-        ("99999999999999999999", None),
-        ("9007199254740992", None),
-        ("noon", None),
-    ];
-    for (text, ms) in cases {
-        assert_eq!(timestamp::parse(text.as_bytes()), ms, "{text:?}");
+fn a_number_is_plausible_in_one_unit_at_most() {
+    // From the first plausible second on, in steps of a thousandth, up to the last nanosecond.
+    let mut number = 1_i64;
+    let mut plausible = 0;
+    while number < i64::MAX / 1001 * 1000 {
+        let text = number.to_string();
+        if let Ok(ms) = Times::default().read(&Form::Number, text.as_bytes()) {
+            let units = [
+                number.checked_mul(1000),
+                Some(number),
+                Some(number / 1000),
+                Some(number / 1_000_000),
+            ];
+            let in_range =
+                |ms: &&Option<i64>| ms.is_some_and(|ms| (FIRST_MS..END_MS).contains(&ms));
+            assert_eq!(units.iter().filter(in_range).count(), 1, "{number}");
+            assert!(units.contains(&Some(ms)));
+            plausible += 1;
+        }
+        number += number / 1000 + 1;
     }
+    assert!(plausible > 4 * 1000, "{plausible}");
 }
 
 #[test]
@@ -56,101 +103,64 @@ fn durations_are_shown_in_one_or_two_units() {
     }
 }
 
-#[test]
-fn access_logs_are_read_whatever_stands_in_their_fields() {
-    let at = 971_211_336_000;
-    let cases = [
-        (
-            r#"127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a.gif HTTP/1.0" 200 2326"#,
-            access(at, "127.0.0.1", Some("frank"), "/a.gif"),
-        ),
-        (
-            r#"2001:db8::1 - - [10/Oct/2000:20:55:36 +0000] "GET /a?b=/c HTTP/2.0" 404 - "-" "a b""#,
-            access(at, "2001:db8::1", None, "/a"),
-        ),
-        (
-            r#"10.0.0.1 ident Jo Doe [10/Oct/2000:20:55:36.250 +0000] "POST / HTTP/1.1" 200 0"#,
-            access(at + 250, "10.0.0.1", Some("Jo Doe"), "/"),
-        ),
-        (
-            r#"10.0.0.1 - "" [10/Oct/2000:20:55:36 +0000] "GET /a\"b HTTP/1.1" 400 0 0.003"#,
-            access(at, "10.0.0.1", None, r#"/a\"b"#),
-        ),
-        (
-            r#"10.0.0.1 - - [10/Oct/2000:20:55:36 +0000] "-" 408 0 "-" "-""#,
-            access(at, "10.0.0.1", None, "-"),
-        ),
-        (
-            r#"10.0.0.1 - - [10/Oct/2000:20:55:36 +0000] "\x16\x03\\" 400 0"#,
-            access(at, "10.0.0.1", None, r"\x16\x03\\"),
-        ),
-        (r#"10.0.0.1 - - [10/Oct/2000:20:55:36 +0000] "" 400 0"#, access(at, "10.0.0.1", None, "")),
-    ];
-    let mut reader = combined::Reader::default();
-    for (line, entry) in cases {
-        assert_eq!(reader.read(line.as_bytes()), Ok(entry), "{line}");
-    }
-}
-
-#[test]
-fn what_is_no_line_of_an_access_log_says_why() {
-    let time = "not a [time] such as 10/Oct/2000:13:55:36 -0700";
-    let cases = [
-        ("", "no address"),
-        ("hello", "no address"),
-        (" - - [10/Oct/2000:20:55:36 +0000]", "no address"),
-        ("10.0.0.1 - -", "no [time]"),
-        ("10.0.0.1 - - [10/Oct/2000:20:55:36 +0000", "no [time]"),
-        (r#"10.0.0.1 - - [10/Okt/2000:20:55:36 +0000] "GET / HTTP/1.1" 200 0"#, time),
-        (r#"10.0.0.1 - - [10/Oct/2000:20:55:36] "GET / HTTP/1.1" 200 0"#, time),
-        (r#"10.0.0.1 - - [31/Feb/2000:20:55:36 +0000] "GET / HTTP/1.1" 200 0"#, time),
-        ("10.0.0.1 - - [10/Oct/2000:20:55:36 +0000] GET / 200 0", "no \"request\""),
-        (r#"10.0.0.1 - - [10/Oct/2000:20:55:36 +0000] "GET / HT"#, "no \"request\""),
-        (r#"10.0.0.1 - - [10/Oct/2000:20:55:36 +0000] "GET /""#, "no status after the request"),
-        (r#"10.0.0.1 - - [10/Oct/2000:20:55:36 +0000] "GET /" OK"#, "no status after the request"),
-    ];
-    let mut reader = combined::Reader::default();
-    for (line, problem) in cases {
-        assert_eq!(reader.read(line.as_bytes()), Err(problem), "{line}");
-    }
+fn csv() -> Parser {
+    Parser::new(&Told { format: Some(Format::Csv), ..Told::default() }, empty())
 }
 
 #[test]
 fn csv_lines_have_a_time_a_key_and_perhaps_a_cost() {
-    let not_time = Err("not a time: epoch seconds, epoch ms or RFC 3339");
     let not_fields = Err("not time,key or time,key,cost");
     let not_cost = Err("the cost is not 0 to 10^12");
+    let no_quote = Err("a quote that does not end");
     let cases = [
         ("1700000000,alice", Ok((1_700_000_000_000, "alice", 1))),
         ("1700000000.25, alice ,3", Ok((1_700_000_000_250, "alice", 3))),
         ("1700000000123,alice,", Ok((1_700_000_000_123, "alice", 1))),
+        ("1700000000123456,alice,", Ok((1_700_000_000_123, "alice", 1))),
         ("2023-11-14T22:13:20Z,a,0", Ok((1_700_000_000_000, "a", 0))),
         (r#""1700000000","a, ""b""",2"#, Ok((1_700_000_000_000, r#"a, "b""#, 2))),
-        (r#"1700000000,"never ends"#, Ok((1_700_000_000_000, "never ends", 1))),
         ("1700000000,a,1000000000000", Ok((1_700_000_000_000, "a", 1_000_000_000_000))),
+        (r#"1700000000,"never ends"#, no_quote),
+        (r#"1700000000,"a","2"#, no_quote),
         ("1700000000", not_fields),
         ("", not_fields),
         ("1700000000,a,1,x", not_fields),
         ("1700000000,a,1,x,y,z", not_fields),
-        ("yesterday,a", not_time),
-        (",a", not_time),
+        (r#""1700000000",a,1,x,y,z"#, not_fields),
+        ("yesterday7,a", Err("not a time: epoch time, RFC 3339 or 10/Oct/2000:13:55:36 -0700")),
+        (",a", Err("not a time in seconds, ms, us or ns since 1970")),
         ("1700000000,", Err("no key")),
         ("1700000000,a,-1", not_cost),
         ("1700000000,a,1.5", not_cost),
         ("1700000000,a,1000000000001", not_cost),
     ];
-    let mut reader = columns::Reader::default();
     for (line, expected) in cases {
-        let read = reader.read(line.as_bytes());
         let fields = |entry: Entry<'_>| {
-            (entry.time_ms, String::from_utf8_lossy(entry.key).into_owned(), entry.cost)
+            let key = entry.key.unwrap_or_default().into_owned();
+            (entry.time_ms, String::from_utf8(key).expect("UTF-8"), entry.cost)
         };
+        let mut parser = csv();
+        let read = parser.read(line.as_bytes()).map_err(|problem| problem.reason);
+        let read = read.map(|entry| fields(entry.expect("a request")));
         let expected = expected.map(|(time_ms, key, cost)| (time_ms, String::from(key), cost));
-        assert_eq!(read.map(fields), expected, "{line}");
+        assert_eq!(read, expected, "{line}");
     }
-    for (line, is_header) in
-        [("time,key", true), ("Timestamp,user,cost", true), ("170,a", false), (",a", false)]
-    {
-        assert_eq!(columns::is_header(line.as_bytes()), is_header, "{line}");
+}
+
+#[test]
+fn the_first_line_of_a_csv_may_name_its_columns() {
+    for header in ["time,key", "Timestamp,user,cost", "time,key, COST "] {
+        let mut parser = csv();
+        assert_eq!(parser.read(header.as_bytes()), Ok(None), "{header}");
+        assert!(parser.read(header.as_bytes()).is_err(), "not once more");
+        assert!(parser.read(b"1700000000,a,2").is_ok_and(|entry| entry.is_some()));
+    }
+    // Whatever a third column is, it is not the cost.
+    let mut parser = csv();
+    assert_eq!(parser.read(b"time,key,status"), Ok(None));
+    let problem = parser.read(b"1700000000,a,200").expect_err("no cost");
+    assert_eq!(problem.reason, "the third column is not named cost");
+    for line in ["170,a", ",a"] {
+        assert!(csv().read(line.as_bytes()).is_err(), "{line}");
     }
 }

@@ -224,10 +224,6 @@ fn assert_same(dir: &Path, calls: &[Call], args: &[String]) {
     }
 }
 
-fn words(line: &str) -> impl Iterator<Item = String> {
-    line.split(' ').map(String::from)
-}
-
 /// A rule as a call asks it: a cost of its own wins over the one of the log.
 fn rule(rule: &str, cost: u64) -> String {
     if rule.contains("COST") { rule.into() } else { format!("{rule} COST {cost}") }
@@ -236,9 +232,7 @@ fn rule(rule: &str, cost: u64) -> String {
 #[test]
 fn each_rule_on_its_own_grants_what_the_server_grants() {
     let (made, dir) = attempts(RULES.len(), |attempt, list, key, cost| {
-        let mut args = vec![format!("{attempt}:{list}:{key}")];
-        args.extend(words(&rule(RULES[list], cost)));
-        args
+        vec![format!("{attempt}:{list}:{key}"), rule(RULES[list], cost)]
     });
     for (calls, rule) in made.iter().zip(RULES) {
         assert_same(dir.path(), calls, &["--rule".into(), format!("key {rule}")]);
@@ -249,13 +243,12 @@ fn each_rule_on_its_own_grants_what_the_server_grants() {
 fn all_rules_in_one_call_grant_what_the_server_grants() {
     let rules = [RULES[0], RULES[2], "WINDOW 80ms LIMIT 25 ALGO counter"];
     let (made, dir) = attempts(1, |attempt, _, key, cost| {
-        let mut args = vec![
+        vec![
             format!("{attempt}:sliding:{key}"),
             format!("{attempt}:bucket:{key}"),
             format!("{attempt}:all"),
-        ];
-        args.extend(rules.iter().flat_map(|text| words(&rule(text, cost)).collect::<Vec<_>>()));
-        args
+            rules.map(|text| rule(text, cost)).join(" "),
+        ]
     });
     let by = ["key", "key", "global"];
     let mut args = vec![String::from("--together")];

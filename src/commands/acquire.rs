@@ -2,17 +2,17 @@
 //! their grammar and in whether the decision is carried out.
 
 use rl_core::decision::{Decision, Slot, Terms, Verdict, decide};
-use rl_core::request::{
-    Form, Named, Request, keys_before_rules, parse_acquire, parse_acquirex, rule_of,
-};
+use rl_core::grammar::acquire::parse_acquire;
+use rl_core::grammar::rules::{Form, keys_and_rules, parse_rules};
+use rl_core::grammar::{Named, Request, rule_of};
 use smallvec::SmallVec;
 
-use crate::call::{Call, Command, Failure, FindKeys};
+use crate::call::{Call, Command, Failure};
 use crate::config;
 use crate::keys::Access;
 use crate::limiters::{Changes, FEW, Limiters, Plain};
 use crate::metrics::Outcome;
-use crate::{metrics, policies, top, waiting};
+use crate::{metrics, policies, remembered, top, waiting};
 
 /// `RL.ACQUIRE`: one rule, one permit of each limiter.
 pub struct Acquire;
@@ -31,9 +31,6 @@ impl Command for Acquire {
 pub struct AcquireX;
 
 impl Command for AcquireX {
-    const FIND_KEYS: Option<FindKeys> =
-        Some(|call| (keys_before_rules(call).unwrap_or(0), Access::Write));
-
     fn run(call: &Call) -> Result<(), Failure> {
         extended(call, Form::AcquireX, Access::Write)
     }
@@ -43,9 +40,6 @@ impl Command for AcquireX {
 pub struct Peek;
 
 impl Command for Peek {
-    const FIND_KEYS: Option<FindKeys> =
-        Some(|call| (keys_before_rules(call).unwrap_or(0), Access::Read));
-
     fn run(call: &Call) -> Result<(), Failure> {
         extended(call, Form::Peek, Access::Read)
     }
@@ -54,10 +48,28 @@ impl Command for Peek {
 /// The rules of a call: one for all keys, or one for each.
 pub type Rules<'call> = SmallVec<[Named<'call>; FEW]>;
 
-fn extended(call: &Call, form: Form, access: Access) -> Result<(), Failure> {
+/// Reads a call whose rules are one argument, and goes on with a copy of them.
+fn with_rules<T>(
+    call: &Call,
+    form: Form,
+    go_on: impl FnOnce(&Request<'_>, &mut Rules<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let (keys, text) = keys_and_rules(call)?;
+    // Declared before the rules, which may borrow from it.
+    let known = remembered::recall(call.main_thread(), text, form);
     let mut rules = Rules::new();
-    let request = parse_acquirex(call, form, &mut |rule| rules.push(rule))?;
-    if let Some(reply) = answer(call, &request, &mut rules, access)? {
+    let mut sink = |rule| rules.push(rule);
+    let options = match &known {
+        Some(known) => known.read(&mut sink),
+        None => parse_rules(text, form, &mut sink)?,
+    };
+    let request = Request::new(keys, rules.len(), options)?;
+    go_on(&request, &mut rules)
+}
+
+fn extended(call: &Call, form: Form, access: Access) -> Result<(), Failure> {
+    let reply = with_rules(call, form, |request, rules| answer(call, request, rules, access))?;
+    if let Some(reply) = reply {
         reply.send(call);
     }
     Ok(())
@@ -76,10 +88,10 @@ pub fn terms<'a>(request: &Request<'a>, now_ms: i64) -> Terms<'a> {
     Terms {
         now_ms,
         resolution: config::sliding_resolution(),
-        upto: request.upto,
-        reserve_ms: request.reserve_ms,
-        force: request.force,
-        id: request.id,
+        upto: request.options.upto,
+        reserve_ms: request.options.reserve_ms,
+        force: request.options.force,
+        id: request.options.id,
     }
 }
 
@@ -107,7 +119,7 @@ pub fn answer(
     rules: &mut [Named<'_>],
     access: Access,
 ) -> Result<Option<Reply>, Failure> {
-    if request.timeout_ms > 0 {
+    if request.options.timeout_ms > 0 {
         return answer_or_wait(call, request, rules);
     }
     let now_ms = call.now_ms();
@@ -148,7 +160,7 @@ fn carry_out(
     access: Access,
 ) -> Result<Reply, Failure> {
     if access == Access::Write
-        && !request.with_keys
+        && !request.options.with_keys
         && let Some(Plain { decision, verdict, denying }) = limiters.acquire_plain(rules, terms)
     {
         let granted = decision.granted > 0;
@@ -176,7 +188,7 @@ fn decide_in_full(
     let mut slots = Slots::new();
     fill(&mut slots, limiters, request, rules);
     let decision = decide(&mut slots, terms);
-    let reply = Reply::of_slots(&decision, &slots, request.with_keys);
+    let reply = Reply::of_slots(&decision, &slots, request.options.with_keys);
     if access == Access::Read {
         return Ok(reply);
     }

@@ -5,8 +5,8 @@
 //! skipped.
 
 use rl_core::codec::{Payload, decode_payload};
-use rl_core::error::Shown;
-use rl_core::request::Arguments;
+use rl_core::grammar::Arguments;
+use rl_core::grammar::error::Shown;
 
 use crate::call::{Call, Command, Failure, Origin};
 use crate::keys::Access;

@@ -32,7 +32,7 @@ fn reply(call: &Call, status: &Status, denied_recently: u64) {
     let numbers = [
         ("window", rule.map_or(0, |rule| rule.window_ms())),
         ("limit", rule.map_or(0, |rule| rule.limit() as i64)),
-        ("burst", rule.map_or(0, |rule| rule.burst() as i64)),
+        ("burst", rule.map_or(0, |rule| rule.capacity() as i64)),
         ("used", status.used as i64),
         ("remaining", status.remaining as i64),
         ("reset_after", status.reset_after_ms),

@@ -2,9 +2,9 @@
 //! answers how many limiters it changed.
 
 use rl_core::effect::Effect;
+use rl_core::grammar::by_hand::{parse_hold, parse_refund, parse_release};
 use rl_core::limiter::Limiter;
 use rl_core::manage::{Hold, hold, refund, release};
-use rl_core::request::{parse_hold, parse_refund, parse_release};
 
 use crate::call::{Call, Command, Failure};
 use crate::keys::Access;

@@ -3,8 +3,9 @@
 //! What a replica gets is `RL._POLICY`: what is set for each name that changed, with absolute
 //! times.
 
+use rl_core::grammar::Arguments;
+use rl_core::grammar::operator::{parse_policy_set, parse_top};
 use rl_core::policy::{Entry, Policy};
-use rl_core::request::{Arguments, parse_policy_set, parse_top};
 
 use crate::call::{Call, Command, Failure, Origin};
 use crate::{log, policies, top, waiting};

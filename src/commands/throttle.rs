@@ -3,7 +3,7 @@
 //! The same five integers, in seconds. A wait is rounded up here, so that a client that sleeps as
 //! long as it is told is granted.
 
-use rl_core::request::parse_throttle;
+use rl_core::grammar::acquire::parse_throttle;
 
 use crate::call::{Call, Command, Failure};
 use crate::commands::acquire::answer;

@@ -4,14 +4,14 @@
 //! whoever waits is told what it would be told if it came now.
 
 use rl_core::decision::{Ask, Decision, Slot, Terms, decide};
+use rl_core::grammar::{Named, Options, Request};
 use rl_core::limiter::Limiter;
-use rl_core::request::{Named, Request};
 use rl_core::rule::Algorithm;
 
 use crate::call::{Call, Failure};
 use crate::commands::acquire::{Reply, Rules, Slots, fill, terms};
 use crate::keys::Access;
-use crate::limiters::{Limiters, corrected};
+use crate::limiters::Limiters;
 use crate::{config, policies};
 
 /// What a call asks for, read once.
@@ -62,9 +62,9 @@ impl Wish {
         Wish {
             keys: request.keys,
             rules: asked.iter().map(own).collect(),
-            upto: request.upto,
-            id: request.id.map(Box::from),
-            with_keys: request.with_keys,
+            upto: request.options.upto,
+            id: request.options.id.map(Box::from),
+            with_keys: request.options.with_keys,
         }
     }
 
@@ -74,17 +74,14 @@ impl Wish {
     }
 
     fn request(&self) -> Request<'_> {
-        Request {
-            keys: self.keys,
-            rules: self.rules.len(),
+        // What is left out does not go with a timeout, which is not for looks.
+        let options = Options {
             upto: self.upto,
             id: self.id.as_deref(),
             with_keys: self.with_keys,
-            // None of these goes with a timeout, which is not for looks.
-            reserve_ms: 0,
-            timeout_ms: 0,
-            force: false,
-        }
+            ..Options::default()
+        };
+        Request { keys: self.keys, options }
     }
 
     /// The rules in force.
@@ -145,12 +142,7 @@ fn exempt_ms(stored: &Limiter, now_ms: i64) -> Option<i64> {
 
 /// Looks at all keys. `Err` tells those whose limiters are ahead of a clock that stepped back: what
 /// they say holds only after they were corrected, which is a write.
-pub fn at_all(
-    call: &Call,
-    wish: &Wish,
-    now_ms: i64,
-    timeout_ms: i64,
-) -> Result<Seen, Vec<usize>> {
+pub fn at_all(call: &Call, wish: &Wish, now_ms: i64, timeout_ms: i64) -> Result<Seen, Vec<usize>> {
     let rules = wish.rules(call, now_ms);
     let mut limiters = Limiters::new(call);
     if limiters.open(wish.keys, Access::Read, now_ms).is_err() {
@@ -174,7 +166,7 @@ pub fn at_one(call: &Call, wish: &Wish, key: usize, now_ms: i64, timeout_ms: i64
     let Ok(opened) = call.open(key, Access::Read) else { return other(false, None) };
     let (rule, policy_ends_in_ms) = in_force(call, rule, now_ms);
     let stored = opened.limiter();
-    if stored.is_some_and(|stored| corrected(stored, now_ms).is_some()) {
+    if stored.is_some_and(|stored| stored.pull_back(now_ms).is_some()) {
         return other(false, None);
     }
     let request = wish.request();

@@ -24,8 +24,8 @@ use std::time::Instant;
 use lazy_static::lazy_static;
 use redis_module::{RedisGILGuard, raw};
 use rl_core::decision::Terms;
+use rl_core::grammar::{Arguments, Named, Request};
 use rl_core::queue::{Queue, Ticket};
-use rl_core::request::{Arguments, Named, Request};
 use smallvec::SmallVec;
 
 use crate::call::{Call, MainThread};
@@ -129,7 +129,7 @@ pub fn waits(
     if is_last.unwrap_or_else(|| !may_wait(call)) {
         return false;
     }
-    let seen = look::judge(request, rules, limiters, terms, request.timeout_ms);
+    let seen = look::judge(request, rules, limiters, terms, request.options.timeout_ms);
     if is_last.is_some() {
         // It waits already. A look said that it can be served; should it turn out otherwise, it goes
         // on waiting.
@@ -149,11 +149,10 @@ pub fn waits(
     };
     let wish = Wish::new(request, asked);
     let ends_in_ms = [seen.again_in_ms, wish.policy_ends_in_ms(call, terms.now_ms)];
-    let deadline_us = in_ms(request.timeout_ms);
+    let deadline_us = in_ms(request.options.timeout_ms);
     let names = (0..request.keys).map(|key| name(call.db(), call.get(key))).collect::<Vec<_>>();
-    let ticket = with(|waiting| {
-        waiting.queue.join(names.iter().map(|name| name.as_slice()), deadline_us)
-    });
+    let ticket =
+        with(|waiting| waiting.queue.join(names.iter().map(|name| name.as_slice()), deadline_us));
     let seat = Seat::take(call, wish, deadline_us);
     with(|waiting| {
         if waiting.seats.is_empty() {
@@ -203,9 +202,8 @@ fn leave(ticket: Ticket) -> Option<Rc<Seat>> {
 /// Says that a key may have room for who waits for it.
 pub fn has_room(db: i32, key: &[u8]) {
     let name = name(db, key);
-    let woken = with(|waiting| {
-        waiting.queue.has_line(&name) && waiting.queue.has_room(&name, clock_us())
-    });
+    let woken =
+        with(|waiting| waiting.queue.has_line(&name) && waiting.queue.has_room(&name, clock_us()));
     if woken {
         service::arm();
     }

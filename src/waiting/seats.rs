@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use libc::{c_int, c_void};
 use redis_module::raw;
-use rl_core::request::Arguments;
+use rl_core::grammar::Arguments;
 use rl_core::slot::{name_in, slot};
 
 use super::attempt::Said;

@@ -81,15 +81,15 @@ impl Anything {
     fn extended(&mut self, name: &str) -> Words {
         let keys = self.keys();
         let rules = if self.random.one_in(3) { keys.split(' ').count() } else { 1 };
-        let mut line = format!("{name} {keys}");
+        let mut line = String::new();
         let mut leases = false;
         for _ in 0..rules {
             let (rule, with_leases) = self.rule();
-            line += &format!(" {rule}");
+            line += &format!("{rule} ");
             leases |= with_leases;
         }
         if leases || self.random.one_in(40) {
-            line += &format!(" ID id{}", self.random.below(9));
+            line += &format!("ID id{}", self.random.below(9));
         }
         line += &self.sometimes(6, "UPTO", &["1", "3", "50"]);
         line += &self.sometimes(12, "RESERVE", &TIMES);
@@ -98,7 +98,7 @@ impl Anything {
             line += &self.sometimes(25, "TIMEOUT", &["0", "1", "5"]);
         }
         line += if self.random.one_in(6) { " WITHKEYS" } else { "" };
-        words(&line)
+        words(name).then(&keys).arg(line)
     }
 
     fn policy(&mut self) -> Words {

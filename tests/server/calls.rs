@@ -18,14 +18,14 @@ pub fn rule(algorithm: &str, limit: u64, options: &str) -> String {
     format!("WINDOW 10d LIMIT {limit} ALGO {algorithm} {options} {id}")
 }
 
-/// `RL.ACQUIREX` that answers.
-pub fn acquirex(client: &mut Client, line: impl AsRef<str>) -> Reply {
-    Reply::of(&client.run(words("RL.ACQUIREX").then(line.as_ref())))
+/// `RL.ACQUIREX` that answers: keys that are words of a line, and rules that are one argument.
+pub fn acquirex(client: &mut Client, keys: &str, rules: impl AsRef<[u8]>) -> Reply {
+    Reply::of(&client.run(words("RL.ACQUIREX").then(keys).arg(rules)))
 }
 
 /// `RL.PEEK` that answers.
-pub fn peek(client: &mut Client, line: impl AsRef<str>) -> Reply {
-    Reply::of(&client.run(words("RL.PEEK").then(line.as_ref())))
+pub fn peek(client: &mut Client, keys: &str, rules: impl AsRef<[u8]>) -> Reply {
+    Reply::of(&client.run(words("RL.PEEK").then(keys).arg(rules)))
 }
 
 /// A number of `RL.INFO`.

@@ -87,10 +87,10 @@ impl Pair {
     }
 }
 
-/// A call on the limiter of an algorithm; those of `concurrency` hold a lease each.
-fn call(algorithm: &str, number: usize) -> String {
+/// A rule of an algorithm; calls of `concurrency` hold a lease each.
+fn rule(algorithm: &str, number: usize) -> String {
     let id = if algorithm == "concurrency" { format!("ID {number}") } else { String::new() };
-    format!("{algorithm} WINDOW {WINDOW_MS} LIMIT {LIMIT} ALGO {algorithm} {id}")
+    format!("WINDOW {WINDOW_MS} LIMIT {LIMIT} ALGO {algorithm} {id}")
 }
 
 /// Takes what there is, at most twice the capacity.
@@ -99,7 +99,7 @@ fn drain(client: &mut Client, algorithm: &str, ids: &mut usize) -> i64 {
     let mut granted = 0;
     while granted < most {
         *ids += 1;
-        if !acquirex(client, call(algorithm, *ids)).is_grant() {
+        if !acquirex(client, algorithm, rule(algorithm, *ids)).is_grant() {
             break;
         }
         granted += 1;
@@ -125,7 +125,7 @@ fn waits_at_most(client: &mut Client, algorithm: &str, ids: &mut usize) {
     let begun = Instant::now();
     loop {
         *ids += 1;
-        let reply = acquirex(client, call(algorithm, *ids));
+        let reply = acquirex(client, algorithm, rule(algorithm, *ids));
         if reply.is_grant() {
             break;
         }
@@ -178,14 +178,13 @@ fn a_step_blocks_nobody_for_long_and_mints_nothing() {
 fn a_block_and_an_exemption_last_as_long_as_they_were_laid_for() {
     let mut pair = Pair::start();
     let mut client = pair.primary.client();
-    let rule = |key: &str| format!("{key} WINDOW 1d LIMIT 1 ALGO bucket BURST 3");
-    let waits = |client: &mut Client, key: &str| peek(client, rule(key)).retry_after;
+    let rule = "WINDOW 1d LIMIT 1 ALGO bucket BURST 3";
+    let waits = |client: &mut Client, key: &str| peek(client, key, rule).retry_after;
     for by_s in [-HOUR_S, -HOUR_S, -1] {
         client.run("DEL held locked exempt");
         client.run("RL.BLOCK held FOR 400ms");
         // A lock-out by the rule itself.
-        let locked = format!("{} BLOCK 400ms COST 3 FORCE", rule("locked"));
-        acquirex(&mut client, locked);
+        acquirex(&mut client, "locked", format!("{rule} BLOCK 400ms COST 3 FORCE"));
         client.run("RL.REFUND locked COST 3");
         client.run("RL.EXEMPT exempt FOR 400ms");
         let begun = Instant::now();
@@ -195,9 +194,9 @@ fn a_block_and_an_exemption_last_as_long_as_they_were_laid_for() {
             assert!(wait <= 400, "{key} is blocked for {wait} ms");
         }
         // What is found ahead of the clock is corrected by the first call.
-        assert!(acquirex(&mut client, rule("exempt")).is_grant());
+        assert!(acquirex(&mut client, "exempt", rule).is_grant());
         for key in ["held", "locked"] {
-            let reply = acquirex(&mut client, rule(key));
+            let reply = acquirex(&mut client, key, rule);
             let early = begun.elapsed() < Duration::from_millis(300);
             assert!(!early || !reply.is_grant(), "{key}: the step lifted the block");
             if !reply.is_grant() {
@@ -206,10 +205,10 @@ fn a_block_and_an_exemption_last_as_long_as_they_were_laid_for() {
         }
         thread::sleep(Duration::from_millis(400 + MARGIN_MS as u64));
         for key in ["held", "locked"] {
-            assert!(acquirex(&mut client, rule(key)).is_grant(), "{key} is still blocked");
+            assert!(acquirex(&mut client, key, rule).is_grant(), "{key} is still blocked");
         }
         // Exempt no longer: three permits and no more.
-        let granted = (0..6).filter(|_| acquirex(&mut client, rule("exempt")).is_grant()).count();
+        let granted = (0..6).filter(|_| acquirex(&mut client, "exempt", rule).is_grant()).count();
         assert!(granted <= 3, "{granted} after the exemption");
         pair.assert_alike();
     }
@@ -224,8 +223,8 @@ fn a_block_and_an_exemption_last_as_long_as_they_were_laid_for() {
 fn leases_end_a_window_after_they_were_taken_whatever_the_clock_does() {
     let mut pair = Pair::start();
     let mut client = pair.primary.client();
-    let lease = |id: &str| format!("slots WINDOW 400ms LIMIT 2 ALGO concurrency ID {id}");
-    let take = |client: &mut Client, id: &str| acquirex(client, lease(id));
+    let lease = |id: &str| format!("WINDOW 400ms LIMIT 2 ALGO concurrency ID {id}");
+    let take = |client: &mut Client, id: &str| acquirex(client, "slots", lease(id));
     let deny = |reply: Reply| assert!(!reply.is_grant() && reply.retry_after <= 400, "{reply:?}");
     assert!(take(&mut client, "a").is_grant() && take(&mut client, "b").is_grant());
     let begun = Instant::now();
@@ -246,6 +245,6 @@ fn leases_end_a_window_after_they_were_taken_whatever_the_clock_does() {
         pair.assert_alike();
     }
     pair.step(&mut client, HOUR_S);
-    assert_eq!(peek(&mut client, lease("d")).remaining, 1);
+    assert_eq!(peek(&mut client, "slots", lease("d")).remaining, 1);
     pair.assert_alike();
 }

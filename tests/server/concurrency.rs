@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use crate::calls::{acquirex, assert_same_digest, at_once, info, peek, sleep_until, survives};
 use crate::harness::{Client, Random, Reply, Server, Words, wait_for_replica, words};
 
-/// A request for a lease that does not end while a test runs.
-fn lease(key: &str, limit: u64, options: &str, id: &str) -> String {
-    format!("{key} WINDOW 10d LIMIT {limit} ALGO concurrency {options} ID {id}")
+/// A rule for a lease that does not end while a test runs.
+fn lease(limit: u64, options: &str, id: &str) -> String {
+    format!("WINDOW 10d LIMIT {limit} ALGO concurrency {options} ID {id}")
 }
 
 fn take(client: &mut Client, limit: u64, id: &str) -> (i64, i64) {
-    let reply = acquirex(client, lease("k", limit, "", id));
+    let reply = acquirex(client, "k", lease(limit, "", id));
     assert_eq!(reply.limit, limit as i64);
     (reply.granted, reply.remaining)
 }
@@ -32,7 +32,7 @@ fn there_are_limit_holders_at_once_and_a_release_frees_at_once() {
     assert_eq!(take(&mut client, 3, "d"), (1, 0));
     assert_eq!(take(&mut client, 3, "b"), (0, 0));
     // On several keys: ended where it is held; others are skipped and not created.
-    acquirex(&mut client, lease("other", 1, "", "a"));
+    acquirex(&mut client, "other", lease(1, "", "a"));
     client.take(1, "log", "WINDOW 10d LIMIT 3 ALGO sliding");
     assert_eq!(client.int("RL.RELEASE k other log missing ID a"), 2);
     assert_eq!(client.int("EXISTS missing"), 0);
@@ -45,15 +45,15 @@ fn two_limiters_give_a_lease_both_or_neither() {
     let mut client = server.client();
     let call = |id: &str| {
         let rule = |limit| format!("WINDOW 10d LIMIT {limit} ALGO concurrency");
-        format!("a b c {} {} WINDOW 10d LIMIT 9 ALGO sliding ID {id}", rule(1), rule(2))
+        format!("{} {} WINDOW 10d LIMIT 9 ALGO sliding ID {id}", rule(1), rule(2))
     };
-    assert!(acquirex(&mut client, call("x")).is_grant());
+    assert!(acquirex(&mut client, "a b c", call("x")).is_grant());
     let before = client.text("DEBUG DIGEST");
-    let reply = acquirex(&mut client, call("y"));
+    let reply = acquirex(&mut client, "a b c", call("y"));
     assert_eq!((reply.granted, reply.key), (0, 0));
     assert_eq!(client.text("DEBUG DIGEST"), before);
     assert_eq!(client.int("RL.RELEASE a b c ID x"), 2);
-    let reply = acquirex(&mut client, call("y"));
+    let reply = acquirex(&mut client, "a b c", call("y"));
     assert_eq!((reply.granted, reply.limit, reply.remaining), (1, 1, 0));
     assert_eq!(["a", "b", "c"].map(|key| info(&mut client, key, "used")), [1, 1, 2]);
 }
@@ -62,12 +62,13 @@ fn two_limiters_give_a_lease_both_or_neither() {
 fn a_holder_that_vanished_frees_after_the_window() {
     let server = Server::start();
     let mut client = server.client();
-    let call = |id: &str| format!("RL.ACQUIREX k WINDOW 200ms LIMIT 2 ALGO concurrency ID {id}");
+    let lease = |id: &str| format!("WINDOW 200ms LIMIT 2 ALGO concurrency ID {id}");
+    let call = |id: &str| format!("RL.ACQUIREX k '{}'", lease(id));
     let (_, begin) = at_once(&mut client, &["DEL k"], &[&call("a"), &call("b")]);
     for ahead in [1, 0] {
         // One ms before the end they still hold, from it on they do not.
         sleep_until(&mut client, begin + 200 - ahead * 60);
-        let reply = acquirex(&mut client, &call("c")["RL.ACQUIREX ".len()..]);
+        let reply = acquirex(&mut client, "k", lease("c"));
         let now = client.time_ms();
         if reply.is_grant() {
             assert!(now >= begin + 200);
@@ -86,21 +87,21 @@ fn the_same_id_renews_cost_and_end() {
     let mut client = server.client();
     let cost = |n| format!("COST {n}");
     for (n, granted, remaining) in [(2, 1, 3), (4, 1, 1), (5, 1, 0), (6, 0, 0), (1, 1, 4)] {
-        let reply = acquirex(&mut client, lease("k", 5, &cost(n), "a"));
+        let reply = acquirex(&mut client, "k", lease(5, &cost(n), "a"));
         assert_eq!((reply.granted, reply.remaining), (granted, remaining), "COST {n}");
         assert_eq!(info(&mut client, "k", "entries"), 1);
     }
     // Beside others: what they hold is in the way, what it holds itself is not.
-    assert!(acquirex(&mut client, lease("k", 5, &cost(3), "b")).is_grant());
-    assert!(!acquirex(&mut client, lease("k", 5, &cost(3), "a")).is_grant());
+    assert!(acquirex(&mut client, "k", lease(5, &cost(3), "b")).is_grant());
+    assert!(!acquirex(&mut client, "k", lease(5, &cost(3), "a")).is_grant());
     assert_eq!(info(&mut client, "k", "used"), 4, "the denied renewal left the lease as it was");
-    assert!(acquirex(&mut client, lease("k", 5, &cost(2), "a")).is_grant());
+    assert!(acquirex(&mut client, "k", lease(5, &cost(2), "a")).is_grant());
     assert_eq!(client.int("RL.RELEASE k ID a"), 1);
     assert_eq!(info(&mut client, "k", "used"), 3);
     // The end moves, also to an earlier one.
-    let call = |window: &str| format!("e WINDOW {window} LIMIT 1 ALGO concurrency ID a");
+    let lease = |window: &str| format!("WINDOW {window} LIMIT 1 ALGO concurrency ID a");
     for (window, ms) in [("1h", 3_600_000), ("2h", 7_200_000), ("1m", 60_000)] {
-        assert_eq!(acquirex(&mut client, call(window)).reset_after, ms);
+        assert_eq!(acquirex(&mut client, "e", lease(window)).reset_after, ms);
         let left = info(&mut client, "e", "reset_after");
         assert!((ms - 2000..=ms).contains(&left), "{window}: {left}");
     }
@@ -110,16 +111,16 @@ fn the_same_id_renews_cost_and_end() {
 fn a_lease_ends_when_it_was_said_to_whatever_window_is_asked_later() {
     let server = Server::start();
     let mut client = server.client();
-    let call = |window: &str, limit, id: &str| {
-        format!("k WINDOW {window} LIMIT {limit} ALGO concurrency ID {id}")
+    let lease = |window: &str, limit, id: &str| {
+        format!("WINDOW {window} LIMIT {limit} ALGO concurrency ID {id}")
     };
-    assert!(acquirex(&mut client, call("1h", 2, "long")).is_grant());
-    assert!(acquirex(&mut client, call("10s", 2, "short")).is_grant());
+    assert!(acquirex(&mut client, "k", lease("1h", 2, "long")).is_grant());
+    assert!(acquirex(&mut client, "k", lease("10s", 2, "short")).is_grant());
     for window in ["10s", "1d", "1ms"] {
-        let reply = acquirex(&mut client, call(window, 2, "x"));
+        let reply = acquirex(&mut client, "k", lease(window, 2, "x"));
         assert_eq!(reply.granted, 0, "{window}");
         assert!((8_000..=10_000).contains(&reply.retry_after), "{window}: {reply:?}");
-        let reply = acquirex(&mut client, call(window, 1, "x"));
+        let reply = acquirex(&mut client, "k", lease(window, 1, "x"));
         assert!((3_598_000..=3_600_000).contains(&reply.retry_after), "{window}: {reply:?}");
     }
 }
@@ -134,7 +135,7 @@ fn a_limit_is_lowered_below_the_holders_and_raised_again() {
     assert_eq!(take(&mut client, 2, "e"), (0, 0));
     assert_eq!(take(&mut client, 2, "a"), (0, 0), "not even renewed");
     // What costs nothing renews nothing either: the own lease is among those that are too many.
-    let reply = acquirex(&mut client, lease("k", 3, "COST 0", "a"));
+    let reply = acquirex(&mut client, "k", lease(3, "COST 0", "a"));
     assert_eq!(reply.granted, 0);
     assert!((863_990_000..=864_000_000).contains(&reply.retry_after), "{reply:?}");
     assert_eq!(client.int("RL.RELEASE k ID b"), 1);
@@ -148,51 +149,68 @@ fn a_limit_is_lowered_below_the_holders_and_raised_again() {
 }
 
 #[test]
-fn ids_are_any_bytes_and_never_share() {
+fn ids_are_any_bytes_but_white_space_and_never_share() {
     let server = Server::start();
     let mut client = server.client();
     let long = [b'i'; 255];
     let other = [&long[..254], b"j"].concat();
-    let ids: [&[u8]; 10] =
-        [b"\0", b"\0\0", b"a", b"A", b"a\0", b" ", b"\r\n", b"\xff\xfe", &long, &other];
-    let rule = format!("WINDOW 10d LIMIT {} ALGO concurrency ID", ids.len());
-    let call = |id: &[u8]| words("RL.ACQUIREX k").then(&rule).arg(id);
+    // Each byte alone and beside others, words, and the longest.
+    let single = (0..=255u8).filter(|byte| !b" \t\r\n".contains(byte));
+    let ids: Vec<Vec<u8>> = single
+        .flat_map(|byte| [vec![byte], vec![byte, byte], vec![b'a', byte, b'z']])
+        .chain([long.to_vec(), other, b"WITHKEYS".to_vec(), b"WINDOW".to_vec()])
+        .collect();
+    let rule = format!("WINDOW 10d LIMIT {} ALGO concurrency ID ", ids.len());
+    let call = |id: &[u8]| words("RL.ACQUIREX k").arg([rule.as_bytes(), id].concat());
     for (i, id) in ids.iter().enumerate() {
         let reply = Reply::of(&client.run(call(id)));
         assert_eq!((reply.granted, reply.remaining), (1, (ids.len() - 1 - i) as i64), "{id:?}");
     }
-    assert_eq!(Reply::of(&client.run(call(b"b"))).granted, 0);
-    for id in ids {
+    assert_eq!(Reply::of(&client.run(call(b"b-b"))).granted, 0);
+    for id in &ids {
         assert_eq!(Reply::of(&client.run(call(id))).granted, 1, "{id:?} renews");
         assert_eq!(client.int(words("RL.RELEASE k ID").arg(id)), 1, "{id:?}");
     }
     assert_eq!(info(&mut client, "k", "used"), 0);
-    let too_long = [b'i'; 256];
-    let line = format!("ERR ID must be 1 to 255 bytes, got '{}'", "i".repeat(64));
-    assert_eq!(client.error(call(&too_long)), line);
-    assert_eq!(client.error(words("RL.RELEASE k ID").arg(too_long)), line);
+    // None that could not be given in a rules argument, where it would be two words.
+    let refused = "ERR ID must be 1 to 255 bytes without white space, got ";
+    for (id, shown) in [
+        (&b"a b"[..], r"'a b'"),
+        (b" ", r"' '"),
+        (b" a", r"' a'"),
+        (b"a\t", r"'a\t'"),
+        (b"a\rb", r"'a\rb'"),
+        (b"\n", r"'\n'"),
+        (b"", r"''"),
+        (&[b'i'; 256], &format!("'{}'", "i".repeat(64))),
+    ] {
+        let line = client.error(words("RL.RELEASE k ID").arg(id));
+        assert_eq!(line, format!("{refused}{shown}"));
+    }
+    let too_long = client.error(call(&[b'i'; 256]));
+    assert_eq!(too_long, format!("{refused}'{}'", "i".repeat(64)));
 }
 
 #[test]
 fn leases_and_releases_survive() {
     let create = |client: &mut Client| {
         for (id, cost) in [("a", 1), ("b", 2), ("c", 3), ("a", 2)] {
-            let call = lease("k", 9, &format!("COST {cost}"), id);
-            assert!(acquirex(client, call).is_grant(), "{id}");
+            let lease = lease(9, &format!("COST {cost}"), id);
+            assert!(acquirex(client, "k", lease).is_grant(), "{id}");
         }
         assert_eq!(client.int("RL.RELEASE k ID b"), 1);
         // One that was emptied.
-        acquirex(client, lease("empty", 1, "", "x"));
+        acquirex(client, "empty", lease(1, "", "x"));
         client.run("RL.RELEASE empty ID x");
     };
     survives(create, &["k", "empty"], |client| {
         assert_eq!(info(client, "k", "used"), 5);
-        assert_eq!(peek(client, lease("k", 9, "COST 5", "z")).granted, 0);
-        assert_eq!(peek(client, lease("k", 9, "COST 4", "z")).granted, 1);
-        assert_eq!(peek(client, lease("k", 9, "COST 6", "a")).granted, 1, "its own does not count");
+        assert_eq!(peek(client, "k", lease(9, "COST 5", "z")).granted, 0);
+        assert_eq!(peek(client, "k", lease(9, "COST 4", "z")).granted, 1);
+        assert_eq!(peek(client, "k", lease(9, "COST 6", "a")).granted, 1, "its own does not count");
         assert_eq!(client.int("RL.RELEASE k ID b"), 0);
         assert_eq!(client.int("RL.RELEASE k ID c"), 1);
-        assert!(acquirex(client, lease("empty", 1, "", "y")).is_grant());
+        assert!(acquirex(client, "empty", lease(1, "", "y")).is_grant());
     });
 }
 
@@ -212,12 +230,11 @@ fn leases_and_releases_are_replicated() {
         let window = random.pick(&["1ms", "10ms", "1h", "1d"]);
         let (limit, cost) = (random.below(8), random.below(3));
         words(&format!(
-            "RL.ACQUIREX {keys} WINDOW {window} LIMIT {limit} ALGO concurrency COST {cost} ID {id}"
+            "RL.ACQUIREX {keys} 'WINDOW {window} LIMIT {limit} ALGO concurrency COST {cost} ID {id}'"
         ))
     };
     let calls: Vec<Words> = (0..2000).map(|_| call()).collect();
-    let keep = lease("a b c d", 100, "", "keeper");
-    acquirex(&mut client, &keep);
+    acquirex(&mut client, "a b c d", lease(100, "", "keeper"));
     // Half before the replica syncs, half as a stream.
     let replica = Server::builder().replica_of(&primary);
     let (before, after) = calls.split_at(1000);
@@ -254,8 +271,8 @@ fn thirty_threads_never_hold_more_than_the_limit() {
                 for round in 0..40 {
                     let cost = 1 + random.below(3) as i64;
                     let id = format!("{holder}:{round}");
-                    let call = lease("k", LIMIT as u64, &format!("COST {cost}"), &id);
-                    if !acquirex(&mut client, call).is_grant() {
+                    let lease = lease(LIMIT as u64, &format!("COST {cost}"), &id);
+                    if !acquirex(&mut client, "k", lease).is_grant() {
                         thread::sleep(Duration::from_micros(500));
                         continue;
                     }

@@ -267,7 +267,7 @@ fn a_damaged_rdb_is_refused_or_harmless() {
     for algorithm in ALGORITHMS {
         client.take(capacity(algorithm, 9).min(3), algorithm, &long_rule(algorithm, 9));
     }
-    client.run("RL.ACQUIREX leases WINDOW 10d LIMIT 9 ALGO concurrency ID somebody");
+    client.run("RL.ACQUIREX leases 'WINDOW 10d LIMIT 9 ALGO concurrency ID somebody'");
     client.run("RL.BLOCK leases FOR 1d");
     client.run("RL.POLICY SET damaged WINDOW 10d LIMIT 9 ALGO bucket BURST 20 BLOCK 1h FOR 2d");
     let keys = ALGORITHMS.into_iter().chain(["leases"]);
@@ -300,7 +300,7 @@ fn a_damaged_rdb_is_refused_or_harmless() {
                     client.call(format!("RL.INFO {key}")).expect("an answer");
                 }
                 client.run("RL.POLICY LIST");
-                client.run("RL.PEEK k WINDOW 1s LIMIT 1 ALGO bucket NAME damaged");
+                client.run("RL.PEEK k 'WINDOW 1s LIMIT 1 ALGO bucket NAME damaged'");
                 client.run("SAVE");
                 started += 1;
                 server.kill();

@@ -66,7 +66,7 @@ fn where_the_server_may_evict_new_limiters_are_made_and_old_ones_are_fresh() {
             acquire(&format!("new:{i}"), &long_rule(ALGORITHMS[i % ALGORITHMS.len()], 1))
         });
         flood(&mut client, 2_000, |i| {
-            words(&format!("RL.ACQUIREX leases:{i} {} ID x", long_rule("concurrency", 1)))
+            words(&format!("RL.ACQUIREX leases:{i} '{} ID x'", long_rule("concurrency", 1)))
         });
         let evicted = client.info_number("stats", "evicted_keys") - evicted;
         assert!(evicted > 1_000, "{policy}: {evicted} keys evicted");
@@ -125,10 +125,10 @@ fn a_full_server_that_may_not_evict_goes_on_with_what_it_has() {
     const SLOTS: &str = "WINDOW 100ms LIMIT 1 ALGO concurrency";
     let server = Server::start();
     let mut client = server.client();
-    let lease = |key: &str, id: usize| format!("RL.ACQUIREX {key} {SLOTS} ID id{id}");
+    let lease = |key: &str, id: usize| format!("RL.ACQUIREX {key} '{SLOTS} ID id{id}'");
     // A user's PERSIST, so that the keys outlive their permits here.
     let granted =
-        Reply::of(&client.run("RL.ACQUIREX steady WINDOW 150ms LIMIT 5 ALGO sliding UPTO 5"));
+        Reply::of(&client.run("RL.ACQUIREX steady 'WINDOW 150ms LIMIT 5 ALGO sliding UPTO 5'"));
     assert_eq!(granted.granted, 5);
     assert!(Reply::of(&client.run(lease("slots", 0))).is_grant());
     client.run("PERSIST steady");
@@ -140,7 +140,7 @@ fn a_full_server_that_may_not_evict_goes_on_with_what_it_has() {
             thread::sleep(Duration::from_millis(reply.retry_after as u64));
         }
         // What expired made room for as much.
-        let reply = client.run(format!("RL.ACQUIREX steady {SLIDING} UPTO 5"));
+        let reply = client.run(format!("RL.ACQUIREX steady '{SLIDING} UPTO 5'"));
         assert!(Reply::of(&reply).granted >= 4, "round {round}: {reply:?}");
         assert!(!client.acquire("steady", "WINDOW 150ms LIMIT 1 ALGO sliding").is_grant());
 
@@ -160,12 +160,12 @@ fn a_slot_that_was_given_back_can_be_taken_on_a_full_server() {
     let mut client = server.client();
     let rule = long_rule("concurrency", 3);
     for id in ["a", "b", "c"] {
-        client.run(format!("RL.ACQUIREX slots {rule} ID {id}"));
+        client.run(format!("RL.ACQUIREX slots '{rule} ID {id}'"));
     }
     fill(&mut client);
     for (old, new) in [("b", "d"), ("d", "e")] {
         assert_eq!(client.int(format!("RL.RELEASE slots ID {old}")), 1);
-        let reply = client.call(format!("RL.ACQUIREX slots {rule} ID {new}"));
+        let reply = client.call(format!("RL.ACQUIREX slots '{rule} ID {new}'"));
         let reply = reply.unwrap_or_else(|line| panic!("{new} in the place of {old}: {line}"));
         assert!(Reply::of(&reply).is_grant());
     }

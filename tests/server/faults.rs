@@ -110,7 +110,7 @@ fn flushes_and_swaps_take_the_limiters_with_them() {
     let used = |client: &mut Client, db: usize| {
         client.run(format!("SELECT {db}"));
         ALGORITHMS.map(|name| {
-            let peek = format!("RL.PEEK {name} {} COST 0", long_rule(name, 5));
+            let peek = format!("RL.PEEK {name} '{} COST 0'", long_rule(name, 5));
             capacity(name, 5) - Reply::of(&client.run(peek)).remaining
         })
     };
@@ -174,7 +174,7 @@ fn nothing_is_granted_while_writes_are_paused() {
         let script = words("EVAL").arg("return redis.call('RL.ACQUIRE', 'k', unpack(ARGV))");
         let calls = [
             vec![acquire("k", &rule)],
-            vec![words(&format!("RL.ACQUIREX k {rule} UPTO 3"))],
+            vec![words(&format!("RL.ACQUIREX k '{rule} UPTO 3'"))],
             vec![words("MULTI"), acquire("k", &rule), acquire("k", &rule), words("EXEC")],
             vec![script.then("0").then(&rule)],
         ];
@@ -189,7 +189,7 @@ fn nothing_is_granted_while_writes_are_paused() {
         });
         thread::sleep(PAUSE);
         // Reads go on, and see nothing change.
-        let peek = format!("RL.PEEK k {rule} COST 0");
+        let peek = format!("RL.PEEK k '{rule} COST 0'");
         assert_eq!(Reply::of(&operator.run(peek)).remaining, LIMIT as i64 - 10);
         assert_eq!(operator.text("DEBUG DIGEST"), before);
         operator.run("CLIENT UNPAUSE");

@@ -8,8 +8,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::calls::{acquirex, info};
-use crate::harness::{Client, Reply, Server, wait_for_children};
+use crate::calls::{acquirex, info, peek};
+use crate::harness::{Client, Server, wait_for_children};
 use crate::metadata::{field, int, text};
 
 /// The longest window that there is, so that the files are good for as long as possible.
@@ -58,15 +58,14 @@ fn rule_of(case: &Case) -> String {
 fn create(client: &mut Client) {
     for case in &CASES {
         for _ in 0..case.taken {
-            let call = format!("{} {}", case.key, rule_of(case));
-            assert!(acquirex(client, call).is_grant(), "{}", case.key);
+            assert!(acquirex(client, case.key, rule_of(case)).is_grant(), "{}", case.key);
         }
     }
     for id in ["one", "two"] {
-        acquirex(client, format!("leases {WINDOW} LIMIT 3 ALGO concurrency COST 1 ID {id}"));
+        acquirex(client, "leases", format!("{WINDOW} LIMIT 3 ALGO concurrency COST 1 ID {id}"));
     }
-    acquirex(client, format!("debt {WINDOW} LIMIT 1 ALGO bucket BURST 2 COST 5 FORCE"));
-    acquirex(client, format!("locked {WINDOW} LIMIT 1 ALGO bucket BLOCK 3650d COST 1 FORCE"));
+    acquirex(client, "debt", format!("{WINDOW} LIMIT 1 ALGO bucket BURST 2 COST 5 FORCE"));
+    acquirex(client, "locked", format!("{WINDOW} LIMIT 1 ALGO bucket BLOCK 3650d COST 1 FORCE"));
     client.run("RL.BLOCK blocked FOR 3650d");
     client.run("RL.EXEMPT exempt FOR 3650d");
     client.run("RL.POLICY SET standing WINDOW 1h LIMIT 7 ALGO sliding BLOCK 1m");
@@ -82,26 +81,24 @@ fn check(client: &mut Client) {
             continue;
         }
         assert_eq!(info(client, case.key, "used"), case.taken, "{}", case.key);
-        let call = format!("{} {} UPTO 200000", case.key, rule_of(case));
-        assert_eq!(acquirex(client, call).granted, case.full - case.taken, "{}", case.key);
+        let all = format!("{} UPTO 200000", rule_of(case));
+        assert_eq!(acquirex(client, case.key, all).granted, case.full - case.taken, "{}", case.key);
     }
-    let lease = |id: &str| format!("leases {WINDOW} LIMIT 3 ALGO concurrency ID {id}");
+    let lease = |id: &str| format!("{WINDOW} LIMIT 3 ALGO concurrency ID {id}");
     assert_eq!(info(client, "leases", "entries"), 2);
-    assert!(acquirex(client, lease("three")).is_grant());
-    assert!(!acquirex(client, lease("four")).is_grant());
+    assert!(acquirex(client, "leases", lease("three")).is_grant());
+    assert!(!acquirex(client, "leases", lease("four")).is_grant());
     assert_eq!(client.int("RL.RELEASE leases ID one"), 1);
     assert_eq!(info(client, "debt", "used"), 5);
-    let peek = |client: &mut Client, key: &str| {
-        let call = format!("RL.PEEK {key} WINDOW 1s LIMIT 3 ALGO bucket");
-        Reply::of(&client.run(call))
-    };
     const YEAR_MS: i64 = 365 * 86_400_000;
     for key in ["locked", "blocked"] {
-        let reply = peek(client, key);
+        let reply = peek(client, key, "WINDOW 1s LIMIT 3 ALGO bucket");
         assert!(!reply.is_grant() && reply.retry_after > YEAR_MS / 10, "{key}: {reply:?}");
     }
     assert!(info(client, "exempt", "exempt_for") > YEAR_MS / 10);
-    assert!((0..5).all(|_| acquirex(client, "exempt WINDOW 1d LIMIT 1 ALGO sliding").is_grant()));
+    assert!(
+        (0..5).all(|_| acquirex(client, "exempt", "WINDOW 1d LIMIT 1 ALGO sliding").is_grant())
+    );
     for (name, algorithm, numbers) in [
         (
             "standing",
@@ -153,7 +150,8 @@ fn write(folder: &Path) {
             client.run("RL.BLOCK blocked FOR 3650d");
             acquirex(
                 &mut client,
-                format!("leases {WINDOW} LIMIT 3 ALGO concurrency COST 1 ID one"),
+                "leases",
+                format!("{WINDOW} LIMIT 3 ALGO concurrency COST 1 ID one"),
             );
             client.run("BGREWRITEAOF");
             wait_for_children(&mut client);

@@ -1,17 +1,17 @@
 //! What the commands refuse: each mistake that can be made with each option, and the line that answers it. None of
 //! it changes anything.
 
-use crate::harness::{Client, Server, args, words};
+use crate::harness::{Client, Server, args};
 
-const RULE: &str = "WINDOW 1s LIMIT 1 ALGO bucket";
-const FORMS: [&str; 2] = ["RL.ACQUIREX", "RL.PEEK"];
+pub const RULE: &str = "WINDOW 1s LIMIT 1 ALGO bucket";
+pub const FORMS: [&str; 2] = ["RL.ACQUIREX", "RL.PEEK"];
 const PLACE: &str = "to a rule, before UPTO, ID, RESERVE, TIMEOUT, FORCE and WITHKEYS";
 const NOT_IN_PEEK: [&str; 3] = ["RESERVE", "FORCE", "TIMEOUT"];
 
 /// Every option word of the module.
-const WORDS: [&str; 16] = [
+pub const WORDS: [&str; 17] = [
     "WINDOW", "LIMIT", "ALGO", "BURST", "OFFSET", "BLOCK", "COST", "NAME", "UPTO", "ID", "RESERVE",
-    "TIMEOUT", "FORCE", "WITHKEYS", "FOR", "SHADOW",
+    "TIMEOUT", "FORCE", "WITHKEYS", "FOR", "SHADOW", "COUNT",
 ];
 
 /// An option of a rule or of a call: where it can stand, and what its value may be.
@@ -97,20 +97,20 @@ fn must_be(choice: &Choice, got: &str) -> String {
 }
 
 /// Runs what must be refused, and checks in the end that nothing changed.
-struct Refusals {
-    client: Client,
+pub struct Refusals {
+    pub client: Client,
     count: usize,
 }
 
 impl Refusals {
-    fn refuse(&mut self, call: &str, line: &str) {
+    pub fn refuse(&mut self, call: &str, line: &str) {
         assert_eq!(self.client.error(call), line, "for: {call}");
         self.count += 1;
     }
 }
 
 /// Runs refusals against a server that holds a limiter and a text, neither of which may change.
-fn with_refusals(at_least: usize, run: impl FnOnce(&mut Refusals)) {
+pub fn with_refusals(at_least: usize, run: impl FnOnce(&mut Refusals)) {
     let server = Server::start();
     let mut client = server.client();
     client.take(1, "k", "WINDOW 10d LIMIT 3 ALGO sliding");
@@ -133,8 +133,8 @@ fn values_out_of_range() {
                 for bad in choice.bad {
                     let pair = format!("{} {bad}", choice.word);
                     let call = match choice.word {
-                        "WINDOW" => format!("{form} k {pair} {}", choice.rule),
-                        _ => format!("{form} k {} {pair}", choice.rule),
+                        "WINDOW" => format!("{form} k '{pair} {}'", choice.rule),
+                        _ => format!("{form} k '{} {pair}'", choice.rule),
                     };
                     refusals.refuse(&call, &must_be(choice, bad));
                 }
@@ -145,7 +145,7 @@ fn values_out_of_range() {
                 let line = format!(
                     "ERR unknown ALGO '{algorithm}', expected sliding, bucket, leaky, fixed, counter or concurrency"
                 );
-                refusals.refuse(&format!("{form} k WINDOW 1s LIMIT 1 ALGO {algorithm}"), &line);
+                refusals.refuse(&format!("{form} k 'WINDOW 1s LIMIT 1 ALGO {algorithm}'"), &line);
             }
         }
         for (command, word) in [("RL.BLOCK", "FOR"), ("RL.EXEMPT", "FOR")] {
@@ -167,22 +167,20 @@ fn empty_and_long_texts() {
     let mut client = server.client();
     let leases = "WINDOW 1s LIMIT 1 ALGO concurrency ID";
     let long = "i".repeat(256);
-    for id in ["", &long] {
-        let line = format!("ERR ID must be 1 to 255 bytes, got '{}'", &id[..id.len().min(64)]);
-        for form in FORMS {
-            let call = words(form).then("k").then(leases).arg(id);
-            assert_eq!(client.error(call), line);
-        }
-        assert_eq!(client.error(words("RL.RELEASE k ID").arg(id)), line);
-    }
+    let refused =
+        |got: &str| format!("ERR ID must be 1 to 255 bytes without white space, got '{got}'");
+    assert_eq!(client.error("RL.RELEASE k ID ''"), refused(""));
+    assert_eq!(client.error(format!("RL.RELEASE k ID {long}")), refused(&long[..64]));
     for form in FORMS {
-        for choice in OF_RULES.iter().chain(OF_CALLS).filter(|c| forms_with(c.word).contains(&form))
-        {
-            let call = match choice.word {
-                "WINDOW" => words(form).then("k WINDOW").arg("").then(choice.rule),
-                word => words(form).then("k").then(choice.rule).then(word).arg(""),
-            };
-            assert_eq!(client.error(call), must_be(choice, ""));
+        assert_eq!(client.error(format!("{form} k '{leases} {long}'")), refused(&long[..64]));
+        // Between two spaces there is no word, so the next one is the value.
+        let line = client.error(format!("{form} k 'WINDOW  LIMIT 1 ALGO bucket'"));
+        assert_eq!(line, "ERR WINDOW must be 1 to 315360000000 ms, got 'LIMIT'");
+        for choice in OF_CALLS.iter().chain(OF_RULES).filter(|c| c.word != "WINDOW") {
+            if forms_with(choice.word).contains(&form) {
+                let line = client.error(format!("{form} k '{} {} '", choice.rule, choice.word));
+                assert_eq!(line, format!("ERR syntax error, {} has no value", choice.word));
+            }
         }
     }
     assert_eq!(client.int("DBSIZE"), 0);
@@ -197,20 +195,20 @@ fn options_given_twice() {
                 // A second WINDOW starts a second rule.
                 if *word == "WINDOW" {
                     let line = "ERR syntax error, rule 1 has no LIMIT";
-                    refusals.refuse(&format!("{form} k {pair} {pair} {rule}"), line);
+                    refusals.refuse(&format!("{form} k '{pair} {pair} {rule}'"), line);
                     continue;
                 }
                 let line = format!("ERR syntax error, {word} is given twice");
-                refusals.refuse(&format!("{form} k {rule} {pair} {pair}"), &line);
+                refusals.refuse(&format!("{form} k '{rule} {pair} {pair}'"), &line);
                 // Apart, in any case, with another value.
                 let lower = word.to_lowercase();
                 refusals
-                    .refuse(&format!("{form} k {rule} {pair} WITHKEYS {pair}"), &misplaced(word));
-                let again = format!("{form} k WINDOW 1s {pair} ALGO fixed {lower} {value}");
+                    .refuse(&format!("{form} k '{rule} {pair} WITHKEYS {pair}'"), &misplaced(word));
+                let again = format!("{form} k 'WINDOW 1s {pair} ALGO fixed {lower} {value}'");
                 refusals.refuse(&again, &line);
             }
             refusals.refuse(
-                &format!("{form} k {RULE} ALGO sliding"),
+                &format!("{form} k '{RULE} ALGO sliding'"),
                 "ERR syntax error, ALGO is given twice",
             );
             let leases = "WINDOW 1s LIMIT 1 ALGO concurrency";
@@ -226,10 +224,10 @@ fn options_given_twice() {
                     continue;
                 }
                 let line = format!("ERR syntax error, {word} is given twice");
-                refusals.refuse(&format!("{form} k {rule} {option} {option}"), &line);
+                refusals.refuse(&format!("{form} k '{rule} {option} {option}'"), &line);
                 let between = if word == "WITHKEYS" { "UPTO 1" } else { "WITHKEYS" };
                 let again = option.to_lowercase();
-                refusals.refuse(&format!("{form} k {rule} {option} {between} {again}"), &line);
+                refusals.refuse(&format!("{form} k '{rule} {option} {between} {again}'"), &line);
             }
         }
     });
@@ -250,30 +248,30 @@ fn options_without_a_value() {
                     _ => "LIMIT 1 ALGO fixed",
                 };
                 let line = format!("ERR syntax error, {word} has no value");
-                refusals.refuse(&format!("{form} k WINDOW 1s {rest} {word}"), &line);
+                refusals.refuse(&format!("{form} k 'WINDOW 1s {rest} {word}'"), &line);
             }
             let line = "ERR syntax error, WINDOW has no value";
-            refusals.refuse(&format!("{form} k {RULE} WINDOW"), line);
+            refusals.refuse(&format!("{form} k '{RULE} WINDOW'"), line);
             for word in ["UPTO", "ID", "RESERVE"] {
                 if forms_with(word).contains(&form) {
                     let line = format!("ERR syntax error, {word} has no value");
-                    refusals.refuse(&format!("{form} k {RULE} {word}"), &line);
+                    refusals.refuse(&format!("{form} k '{RULE} {word}'"), &line);
                 }
             }
             // The next word is taken for the value, and shown.
             refusals.refuse(
-                &format!("{form} k {RULE} COST UPTO 5"),
+                &format!("{form} k '{RULE} COST UPTO 5'"),
                 "ERR COST must be 0 to 1000000000000, got 'UPTO'",
             );
             refusals.refuse(
-                &format!("{form} k {RULE} UPTO WITHKEYS"),
+                &format!("{form} k '{RULE} UPTO WITHKEYS'"),
                 "ERR UPTO must be 1 to 1000000000000, got 'WITHKEYS'",
             );
             for word in ["UPTO", "window", "Cost"] {
                 let names =
                     "ERR NAME must be 1 to 64 letters, digits, '_', '.' or '-' and no option, got";
                 refusals.refuse(
-                    &format!("{form} k {RULE} NAME {word} 5"),
+                    &format!("{form} k '{RULE} NAME {word} 5'"),
                     &format!("{names} '{word}'"),
                 );
             }
@@ -283,8 +281,10 @@ fn options_without_a_value() {
                 ("WINDOW 1s LIMIT 1 ALGO bucket WINDOW 1s ALGO bucket", "rule 2 has no LIMIT"),
                 ("WINDOW 1s LIMIT 1 ALGO bucket WINDOW 1s LIMIT 5 BURST 1", "rule 2 has no ALGO"),
             ] {
-                refusals
-                    .refuse(&format!("{form} k q {rule}"), &format!("ERR syntax error, {missing}"));
+                refusals.refuse(
+                    &format!("{form} k q '{rule}'"),
+                    &format!("ERR syntax error, {missing}"),
+                );
             }
         }
     });
@@ -296,15 +296,15 @@ fn options_out_of_place() {
         for Choice { word, value, .. } in OF_RULES {
             for form in FORMS {
                 for before in ["UPTO 2", "WITHKEYS"] {
-                    let call = format!("{form} k {RULE} {before} {word} {value}");
+                    let call = format!("{form} k '{RULE} {before} {word} {value}'");
                     refusals.refuse(&call, &misplaced(word));
                 }
             }
         }
         for word in NOT_IN_PEEK {
             let line = format!("ERR syntax error, {word} belongs to RL.ACQUIREX, not RL.PEEK");
-            refusals.refuse(&format!("RL.PEEK k {RULE} {word} 5"), &line);
-            refusals.refuse(&format!("RL.PEEK k {RULE} WITHKEYS {word}"), &line);
+            refusals.refuse(&format!("RL.PEEK k '{RULE} {word} 5'"), &line);
+            refusals.refuse(&format!("RL.PEEK k '{RULE} WITHKEYS {word}'"), &line);
         }
         for (form, expected) in [
             ("RL.ACQUIREX", "a rule or UPTO, ID, RESERVE, TIMEOUT, FORCE or WITHKEYS"),
@@ -312,12 +312,12 @@ fn options_out_of_place() {
         ] {
             for word in ["x", "FOR", "SHADOW", "KEYS", "WINDOWS", "5"] {
                 let line = format!("ERR syntax error, expected {expected}, got '{word}'");
-                refusals.refuse(&format!("{form} k {RULE} {word} 5"), &line);
-                refusals.refuse(&format!("{form} k {RULE} WITHKEYS {word}"), &line);
+                refusals.refuse(&format!("{form} k '{RULE} {word} 5'"), &line);
+                refusals.refuse(&format!("{form} k '{RULE} WITHKEYS {word}'"), &line);
             }
             // A call's option inside a rule ends it.
             refusals.refuse(
-                &format!("{form} k WINDOW 1s LIMIT 1 WITHKEYS ALGO bucket"),
+                &format!("{form} k 'WINDOW 1s LIMIT 1 WITHKEYS ALGO bucket'"),
                 "ERR syntax error, rule 1 has no ALGO",
             );
             refusals.refuse(
@@ -326,11 +326,11 @@ fn options_out_of_place() {
             );
         }
         refusals.refuse(
-            &format!("RL.ACQUIREX k {RULE} TIMEOUT 5s FORCE"),
+            &format!("RL.ACQUIREX k '{RULE} TIMEOUT 5s FORCE'"),
             "ERR FORCE does not go with TIMEOUT",
         );
         refusals.refuse(
-            &format!("RL.ACQUIREX k {RULE} TIMEOUT"),
+            &format!("RL.ACQUIREX k '{RULE} TIMEOUT'"),
             "ERR syntax error, TIMEOUT has no value",
         );
         for (command, word) in
@@ -363,20 +363,20 @@ fn options_that_do_not_fit() {
                 };
                 let id = if algorithm == "concurrency" { "ID x" } else { "" };
                 let rule = format!("WINDOW 1s LIMIT 1 ALGO {algorithm}");
-                refusals.refuse(&format!("{form} k {rule} BURST 1 {id}"), &line);
+                refusals.refuse(&format!("{form} k '{rule} BURST 1 {id}'"), &line);
             }
             for algorithm in ["sliding", "leaky", "bucket", "counter", "concurrency"] {
-                let call = format!("{form} k WINDOW 1s LIMIT 1 ALGO {algorithm} OFFSET 0");
+                let call = format!("{form} k 'WINDOW 1s LIMIT 1 ALGO {algorithm} OFFSET 0'");
                 refusals.refuse(&call, "ERR OFFSET goes with ALGO fixed only");
             }
             for algorithm in ["sliding", "leaky", "bucket", "fixed", "counter"] {
-                let call = format!("{form} k WINDOW 1s LIMIT 1 ALGO {algorithm} ID x");
+                let call = format!("{form} k 'WINDOW 1s LIMIT 1 ALGO {algorithm} ID x'");
                 refusals.refuse(&call, &fits("ID", "an ALGO other than concurrency"));
             }
             for (cost, upto) in
                 [("2", "500000000001"), ("1000000000000", "1000000000000"), ("1000001", "1000000")]
             {
-                let call = format!("{form} k {RULE} COST {cost} UPTO {upto}");
+                let call = format!("{form} k '{RULE} COST {cost} UPTO {upto}'");
                 refusals.refuse(&call, "ERR COST times UPTO must be at most 1000000000000");
             }
         }
@@ -387,164 +387,25 @@ fn options_that_do_not_fit() {
             for rules in ["", RULE] {
                 let keys = if rules.is_empty() { "k" } else { "k q" };
                 let call = format!(
-                    "RL.ACQUIREX {keys} {rules} WINDOW 1s LIMIT 1 ALGO {algorithm} RESERVE 0 {id}"
+                    "RL.ACQUIREX {keys} '{rules} WINDOW 1s LIMIT 1 ALGO {algorithm} RESERVE 0 {id}'"
                 );
                 refusals.refuse(&call, &line);
             }
         }
-        for (call, line) in [
-            (format!("k {leases}"), "ERR ID is required with ALGO concurrency".into()),
-            (format!("k q {RULE} {leases}"), "ERR ID is required with ALGO concurrency".into()),
-            (format!("k {leases} ID x FORCE"), fits("FORCE", "ALGO concurrency")),
-            (format!("k {RULE} FORCE UPTO 1"), fits("FORCE", "UPTO")),
-            (format!("k {RULE} UPTO 5 FORCE"), fits("FORCE", "UPTO")),
-            (format!("k {RULE} RESERVE 0 FORCE"), fits("FORCE", "RESERVE")),
-            (format!("k {RULE} FORCE RESERVE 5s"), fits("FORCE", "RESERVE")),
+        for (rules, line) in [
+            (leases.to_owned(), "ERR ID is required with ALGO concurrency".into()),
+            (format!("{RULE} {leases}"), "ERR ID is required with ALGO concurrency".into()),
+            (format!("{leases} ID x FORCE"), fits("FORCE", "ALGO concurrency")),
+            (format!("{RULE} FORCE UPTO 1"), fits("FORCE", "UPTO")),
+            (format!("{RULE} UPTO 5 FORCE"), fits("FORCE", "UPTO")),
+            (format!("{RULE} RESERVE 0 FORCE"), fits("FORCE", "RESERVE")),
+            (format!("{RULE} FORCE RESERVE 5s"), fits("FORCE", "RESERVE")),
         ] {
-            refusals.refuse(&format!("RL.ACQUIREX {call}"), &line);
+            refusals.refuse(&format!("RL.ACQUIREX k q '{rules}'"), &line);
         }
         refusals.refuse(
             &format!("RL.ACQUIRE k {leases}"),
             "ERR ALGO concurrency needs an ID, which RL.ACQUIRE does not have: use RL.ACQUIREX",
         );
-    });
-}
-
-#[test]
-fn option_words_are_no_keys_in_any_command() {
-    const USAGE: &str = "the keys come first, then the rules, each of which starts with WINDOW";
-    const ONE: &str = "the keys come first, then one option with its value";
-    with_refusals(200, |refusals| {
-        for word in WORDS {
-            for spelled in [word.to_owned(), word.to_lowercase()] {
-                for form in FORMS {
-                    let line = format!("ERR '{word}' is an option, not a key: {USAGE}");
-                    refusals.refuse(&format!("{form} {spelled} {RULE}"), &line);
-                    // Behind a key, WINDOW starts the rules.
-                    if word != "WINDOW" {
-                        refusals.refuse(&format!("{form} k {spelled} {RULE}"), &line);
-                    }
-                }
-                for (command, option) in [
-                    ("RL.REFUND", "COST 1"),
-                    ("RL.RELEASE", "ID x"),
-                    ("RL.BLOCK", "FOR 1s"),
-                    ("RL.EXEMPT", "FOR 1s"),
-                ] {
-                    let line = format!("ERR '{word}' is an option, not a key: {ONE}");
-                    refusals.refuse(&format!("{command} {spelled} {option}"), &line);
-                    refusals.refuse(&format!("{command} k {spelled} q {option}"), &line);
-                }
-            }
-        }
-    });
-}
-
-/// An option among the keys never becomes a limiter that all callers share, nor is it dropped.
-#[test]
-fn misplaced_options_do_not_slip_through() {
-    with_refusals(60, |refusals| {
-        for pair in [
-            "COST 5",
-            "BURST 5",
-            "OFFSET 1s",
-            "BLOCK 1h",
-            "NAME n",
-            "UPTO 5",
-            "ID x",
-            "RESERVE 1s",
-            "FORCE",
-            "WITHKEYS",
-        ] {
-            let word = pair.split(' ').next().expect("a word");
-            for pair in [pair.to_owned(), pair.to_lowercase()] {
-                for (command, tail, usage) in [
-                    ("RL.ACQUIRE", RULE, None),
-                    (
-                        "RL.ACQUIREX",
-                        RULE,
-                        Some(
-                            "the keys come first, then the rules, each of which starts with WINDOW",
-                        ),
-                    ),
-                    (
-                        "RL.PEEK",
-                        RULE,
-                        Some(
-                            "the keys come first, then the rules, each of which starts with WINDOW",
-                        ),
-                    ),
-                    (
-                        "RL.REFUND",
-                        "COST 1",
-                        Some("the keys come first, then one option with its value"),
-                    ),
-                    (
-                        "RL.BLOCK",
-                        "FOR 1h",
-                        Some("the keys come first, then one option with its value"),
-                    ),
-                ] {
-                    let line = match usage {
-                        Some(usage) => format!("ERR '{word}' is an option, not a key: {usage}"),
-                        None => format!(
-                            "ERR '{word}' is an option of RL.ACQUIREX, not a key: RL.ACQUIRE takes only WINDOW, LIMIT and ALGO"
-                        ),
-                    };
-                    refusals.refuse(&format!("{command} k {pair} {tail}"), &line);
-                }
-            }
-        }
-        // As one argument it is a key like any other, and so is what only begins like a word.
-        let keys = ["k COST 5", "COSTS", "COST ", "WINDOW\0", "IDS"];
-        for key in keys {
-            let call = words("RL.PEEK").arg(key).then(RULE);
-            assert_eq!(crate::harness::Reply::of(&refusals.client.run(call)).granted, 1, "{key:?}");
-        }
-    });
-}
-
-#[test]
-fn keys_named_twice() {
-    with_refusals(18, |refusals| {
-        for (command, tail) in [
-            ("RL.ACQUIRE", RULE),
-            ("RL.ACQUIREX", RULE),
-            ("RL.PEEK", RULE),
-            ("RL.REFUND", "COST 1"),
-            ("RL.RELEASE", "ID x"),
-            ("RL.BLOCK", "FOR 1h"),
-            ("RL.EXEMPT", "FOR 0"),
-        ] {
-            for (keys, key) in [("k k", "k"), ("a b k b", "b"), ("1 2 3 4 5 6 7 8 9 10 3", "3")] {
-                let line = format!(
-                    "ERR key '{key}' is named twice, give each limit a key of its own, such as k:1s and k:1h"
-                );
-                refusals.refuse(&format!("{command} {keys} {tail}"), &line);
-            }
-            let many = (0..1025).map(|i| format!("key{i}")).collect::<Vec<_>>().join(" ");
-            refusals.refuse(&format!("{command} {many} {tail}"), "ERR at most 1024 keys, got 1025");
-        }
-    });
-}
-
-#[test]
-fn wrong_numbers_of_arguments() {
-    with_refusals(16, |refusals| {
-        for (command, too_few) in [
-            ("rl.acquire", vec!["", "k", "k WINDOW 1s LIMIT 1 ALGO"]),
-            ("rl.acquirex", vec!["", "k", "k WINDOW 1s LIMIT 1 ALGO"]),
-            ("rl.peek", vec!["", "k", "k WINDOW 1s LIMIT 1 ALGO"]),
-            ("rl.refund", vec!["", "k", "k COST"]),
-            ("rl.release", vec!["", "k", "k ID"]),
-            ("rl.block", vec!["", "k", "k FOR"]),
-            ("rl.exempt", vec!["", "k", "k FOR"]),
-            ("rl.info", vec!["", "k q"]),
-        ] {
-            for few in too_few {
-                let line = format!("ERR wrong number of arguments for '{command}' command");
-                refusals.refuse(&format!("{} {few}", command.to_uppercase()), &line);
-            }
-        }
     });
 }

@@ -84,19 +84,12 @@ fn the_client_shows_the_arguments_of_each_command() {
     let algorithms = format!("{SPENDING}|concurrency");
     let options = "[BURST burst] [OFFSET offset] [BLOCK block]";
     let numbers = format!("WINDOW window LIMIT limit ALGO {algorithms} {options}");
-    let rule = format!("{numbers} [COST cost] [NAME name]");
-    let rules = format!("{rule} [{rule} ...]");
     for (typed, hint) in [
         ("RL.ACQUIRE ", format!("key [key ...] WINDOW window LIMIT limit ALGO {SPENDING}")),
         ("RL.ACQUIRE k ", format!("[key ...] WINDOW window LIMIT limit ALGO {SPENDING}")),
-        (
-            "RL.ACQUIREX ",
-            format!(
-                "key [key ...] {rules} [UPTO upto] [ID id] [RESERVE reserve] [TIMEOUT timeout] \
-                 [FORCE] [WITHKEYS]"
-            ),
-        ),
-        ("RL.PEEK ", format!("key [key ...] {rules} [UPTO upto] [ID id] [WITHKEYS]")),
+        ("RL.ACQUIREX ", "key [key ...] rules".into()),
+        ("RL.ACQUIREX k ", "[key ...] rules".into()),
+        ("RL.PEEK ", "key [key ...] rules".into()),
         ("RL.REFUND ", "key [key ...] COST cost".into()),
         ("RL.RELEASE ", "key [key ...] ID id".into()),
         ("RL.BLOCK ", "key [key ...] FOR duration".into()),

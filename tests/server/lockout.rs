@@ -12,7 +12,7 @@ fn a_block_denies_for_its_time_whatever_the_window_says() {
     for algorithm in COUNTING {
         let rule = format!("WINDOW 100ms LIMIT 5 ALGO {algorithm}");
         let (ask, fail) =
-            (format!("RL.PEEK k {rule}"), format!("RL.ACQUIREX k {rule} BLOCK 700ms FORCE"));
+            (format!("RL.PEEK k '{rule}'"), format!("RL.ACQUIREX k '{rule} BLOCK 700ms FORCE'"));
         let failures = [ask.as_str(), &fail].repeat(5);
         let mut calls = failures;
         calls.push(&ask);
@@ -27,11 +27,11 @@ fn a_block_denies_for_its_time_whatever_the_window_says() {
         // Nothing prolongs it or lifts it, when the window has long passed.
         sleep_until(&mut client, begin + 250);
         let others = [
-            format!("RL.ACQUIREX k {rule} BLOCK 700ms"),
-            format!("RL.ACQUIREX k {rule} BLOCK 1h FORCE"),
-            format!("RL.ACQUIREX k {rule} COST 1000 BLOCK 1h"),
+            format!("RL.ACQUIREX k '{rule} BLOCK 700ms'"),
+            format!("RL.ACQUIREX k '{rule} BLOCK 1h FORCE'"),
+            format!("RL.ACQUIREX k '{rule} COST 1000 BLOCK 1h'"),
             "RL.REFUND k COST 100".into(),
-            format!("RL.ACQUIREX k {rule} COST 0 BLOCK 1h"),
+            format!("RL.ACQUIREX k '{rule} COST 0 BLOCK 1h'"),
             ask.clone(),
         ];
         for call in &others {
@@ -46,7 +46,7 @@ fn a_block_denies_for_its_time_whatever_the_window_says() {
             }
         }
         sleep_until(&mut client, end);
-        let reply = peek(&mut client, format!("k {rule}"));
+        let reply = peek(&mut client, "k", &rule);
         assert_eq!(reply.granted, 1, "{algorithm}: {reply:?}");
         assert_eq!(info(&mut client, "k", "blocked_for"), 0);
     }
@@ -58,7 +58,7 @@ fn what_starts_a_block_and_what_does_not() {
     let mut client = server.client();
     for algorithm in ALGORITHMS {
         let full = capacity(algorithm, 3);
-        let block = |cost: &str| format!("k {}", rule(algorithm, 3, &format!("BLOCK 1h {cost}")));
+        let block = |cost: &str| rule(algorithm, 3, &format!("BLOCK 1h {cost}"));
         let blocked = |client: &mut Client| {
             client.int("EXISTS k") == 1 && info(client, "k", "blocked_for") > 0
         };
@@ -69,36 +69,35 @@ fn what_starts_a_block_and_what_does_not() {
             ("RL.ACQUIREX", "", true),
         ] {
             client.run("DEL k");
-            client.run(format!("RL.ACQUIREX k {}", rule(algorithm, 3, &format!("COST {full}"))));
-            client.run(format!("{call} {}", block(cost)));
+            client.run(format!("RL.ACQUIREX k '{}'", rule(algorithm, 3, &format!("COST {full}"))));
+            client.run(format!("{call} k '{}'", block(cost)));
             assert_eq!(blocked(&mut client), starts, "{algorithm}: {call} {cost}");
         }
         // A grant that takes the last one starts none, unless forced.
         client.run("DEL k");
-        client.run(format!("RL.ACQUIREX {}", block(&format!("COST {full}"))));
+        client.run(format!("RL.ACQUIREX k '{}'", block(&format!("COST {full}"))));
         assert!(!blocked(&mut client), "{algorithm}");
         client.run("DEL k");
-        client.run(format!("RL.ACQUIREX {} FORCE", block(&format!("COST {full}"))));
+        client.run(format!("RL.ACQUIREX k '{}'", block(&format!("COST {full} FORCE"))));
         assert!(blocked(&mut client), "{algorithm}");
     }
     // Of two keys, the one that lacks room is blocked, and only it.
     client.run("FLUSHALL");
     client.take(3, "b", &rule("sliding", 3, ""));
-    let call = format!("a b {}", rule("sliding", 3, "BLOCK 1h"));
-    assert_eq!(acquirex(&mut client, call).key, 1);
+    assert_eq!(acquirex(&mut client, "a b", rule("sliding", 3, "BLOCK 1h")).key, 1);
     assert_eq!(client.int("EXISTS a"), 0);
     assert!(info(&mut client, "b", "blocked_for") > 0);
 }
 
 #[test]
 fn a_block_survives() {
-    let call = format!("k {} FORCE", rule("bucket", 2, "BLOCK 1h COST 2"));
+    let once = rule("bucket", 2, "BLOCK 1h COST 2 FORCE");
     let create = |client: &mut Client| {
-        assert!(acquirex(client, &call).is_grant());
+        assert!(acquirex(client, "k", &once).is_grant());
         client.run("RL.REFUND k COST 2");
     };
     survives(create, &["k"], |client| {
-        let reply = peek(client, format!("k {}", rule("bucket", 2, "")));
+        let reply = peek(client, "k", rule("bucket", 2, ""));
         assert_eq!((reply.granted, reply.remaining), (0, 0));
         assert!((3_500_000..=3_600_000).contains(&reply.retry_after), "{reply:?}");
     });

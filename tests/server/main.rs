@@ -7,6 +7,7 @@
 //! | `RL_TEST_MODULE` | the module | what this build made |
 //! | `RL_TEST_WRAPPER` | words before the server's command, see `scripts/memcheck` | none |
 //! | `RL_WAITERS` | how many clients wait at once in `waiting_load` | 2000 |
+//! | `RL_IO_THREADS_SECONDS` | for how long `io_threads` puts each configuration under load | 2 |
 //! | `RL_SOAK_CALLS`, `RL_SOAK_SEED` | how many calls `soak` makes, and which | 60000, 1 |
 //! | `RL_WRITE_FIXTURES` | a folder that `fixture` writes its files into | none |
 
@@ -29,11 +30,14 @@ mod failover;
 mod faults;
 mod fixture;
 mod grammar;
+mod grammar_keys;
 mod harness;
 mod hints;
 mod hostile;
+mod io_threads;
 mod load;
 mod lockout;
+mod logins;
 mod manage;
 mod memory;
 mod metadata;
@@ -46,12 +50,17 @@ mod policy;
 mod policy_grammar;
 mod policy_kept;
 mod propagation;
+mod rates;
+mod remembered;
+mod removal;
 mod replication;
 mod reshard;
 mod routing;
 mod rule_change;
+mod rules_argument;
 mod shadow;
 mod soak;
+mod swapdb;
 mod throttle;
 mod top;
 mod waiting;

@@ -42,9 +42,8 @@ fn a_refund_gives_back_and_never_fills_above_full() {
 fn a_refund_counts_what_changed_and_skips_the_rest() {
     let server = Server::start();
     let mut client = server.client();
-    let limiter = |key: &str, algorithm| format!("{key} {}", rule(algorithm, 5, ""));
     for (key, algorithm) in [("a", "sliding"), ("b", "bucket"), ("leases", "concurrency")] {
-        assert!(acquirex(&mut client, limiter(key, algorithm)).is_grant());
+        assert!(acquirex(&mut client, key, rule(algorithm, 5, "")).is_grant());
     }
     client.run("RL.EXEMPT held FOR 1h");
     let leases = client.stored("leases");
@@ -62,28 +61,29 @@ fn a_refund_counts_what_changed_and_skips_the_rest() {
 }
 
 #[test]
-fn sliding_and_counter_give_back_the_newest() {
+fn sliding_gives_back_the_oldest_and_counter_the_newest() {
     let server = Server::start();
     let mut client = server.client();
-    let call = format!("RL.ACQUIREX k {}", rule("sliding", 5, ""));
-    let (_, begin) = at_once(&mut client, &["DEL k"], &[call.as_str()]);
+    let call = |options: &str| format!("RL.ACQUIREX k '{}'", rule("sliding", 5, options));
+    let (_, begin) = at_once(&mut client, &["DEL k"], &[&call("")]);
     sleep_until(&mut client, begin + 50);
-    client.run(format!("{call} COST 3"));
-    assert_eq!(client.int("RL.REFUND k COST 3"), 1);
+    client.run(call("COST 3"));
+    // Two are left, of those that were taken later.
+    assert_eq!(client.int("RL.REFUND k COST 2"), 1);
     let (replies, when) = timed(&mut client, ["RL.INFO k"]);
-    let left = begin + 864_000_000 - when.end()..=begin + 864_000_000 - when.start();
-    assert_eq!(int(field(&replies[0], "used")), 1);
+    assert_eq!(int(field(&replies[0], "used")), 2);
     assert_eq!(int(field(&replies[0], "entries")), 1);
-    assert!(left.contains(&int(field(&replies[0], "reset_after"))), "{replies:?}, not {left:?}");
+    let reset_after = int(field(&replies[0], "reset_after"));
+    assert!(reset_after >= begin + 50 + 864_000_000 - when.end(), "{replies:?}");
     // The counter takes from its present window first, which is all back before the previous one is touched.
     let window = 400;
     let now = client.time_ms();
     sleep_until(&mut client, (now / window + 1) * window);
-    let call = "c WINDOW 400ms LIMIT 1000 ALGO counter";
-    assert!(acquirex(&mut client, format!("{call} COST 500")).is_grant());
+    let rule = "WINDOW 400ms LIMIT 1000 ALGO counter";
+    assert!(acquirex(&mut client, "c", format!("{rule} COST 500")).is_grant());
     let now = client.time_ms();
     sleep_until(&mut client, (now / window + 1) * window);
-    assert!(acquirex(&mut client, format!("{call} COST 100")).is_grant());
+    assert!(acquirex(&mut client, "c", format!("{rule} COST 100")).is_grant());
     let used = |client: &mut Client| {
         let (replies, when) = timed(client, ["RL.INFO c"]);
         (int(field(&replies[0], "used")), when)
@@ -104,30 +104,30 @@ fn a_block_and_an_exemption_work_without_and_with_a_limiter() {
         let full = if algorithm == "concurrency" { 3 } else { capacity(algorithm, 3) };
         for existing in [false, true] {
             let case = format!("{algorithm}, existing: {existing}");
-            let call = format!("k {}", rule(algorithm, 3, ""));
+            let once = rule(algorithm, 3, "");
             client.run("FLUSHALL");
             let mut used = 0;
             if existing {
-                assert!(acquirex(&mut client, &call).is_grant());
+                assert!(acquirex(&mut client, "k", &once).is_grant());
                 used = 1;
             }
             assert_eq!(client.int("RL.BLOCK k FOR 0"), 0, "{case}");
             assert_eq!(client.int("EXISTS k"), used, "{case}");
             assert_eq!(client.int("RL.BLOCK k FOR 1h"), 1, "{case}");
             let before = client.text("DEBUG DIGEST");
-            let reply = acquirex(&mut client, &call);
+            let reply = acquirex(&mut client, "k", &once);
             assert_eq!((reply.granted, reply.remaining, reply.key), (0, 0, 0), "{case}");
             assert!(reply.retry_after >= 3_590_000, "{case}: {reply:?}");
             assert!(reply.retry_after <= reply.reset_after, "{case}: {reply:?}");
             assert_eq!(client.text("DEBUG DIGEST"), before, "{case}");
             // A block beats an exemption, which counts from when it is lifted.
             assert_eq!(client.int("RL.EXEMPT k FOR 2h"), 1, "{case}");
-            assert_eq!(acquirex(&mut client, &call).granted, 0, "{case}");
+            assert_eq!(acquirex(&mut client, "k", &once).granted, 0, "{case}");
             assert_eq!(client.int("RL.BLOCK k FOR 0"), 1, "{case}");
             assert_eq!(client.int("RL.BLOCK k FOR 0"), 0, "{case}");
             let before = client.text("DEBUG DIGEST");
             for cost in ["", "COST 1000", "COST 0", "UPTO 1000"] {
-                let reply = acquirex(&mut client, format!("k {}", rule(algorithm, 3, cost)));
+                let reply = acquirex(&mut client, "k", rule(algorithm, 3, cost));
                 let granted = if cost == "UPTO 1000" { 1000 } else { 1 };
                 assert_eq!((reply.granted, reply.limit), (granted, full), "{case} {cost}");
                 assert_eq!((reply.remaining, reply.retry_after), (full, 0), "{case} {cost}");
@@ -136,7 +136,7 @@ fn a_block_and_an_exemption_work_without_and_with_a_limiter() {
             assert_eq!(client.int("RL.EXEMPT k FOR 0"), 1, "{case}");
             assert_eq!(client.int("RL.EXEMPT k FOR 0"), 0, "{case}");
             // What was in use still is.
-            let reply = peek(&mut client, format!("k {}", rule(algorithm, 3, "COST 0")));
+            let reply = peek(&mut client, "k", rule(algorithm, 3, "COST 0"));
             assert_eq!(reply.remaining, full - used, "{case}");
         }
     }
@@ -149,7 +149,7 @@ fn a_block_and_an_exemption_work_without_and_with_a_limiter() {
 fn holds_end_by_themselves() {
     let server = Server::start();
     let mut client = server.client();
-    let call = format!("RL.PEEK k {}", rule("sliding", 3, ""));
+    let call = format!("RL.PEEK k '{}'", rule("sliding", 3, ""));
     let (replies, begin) = at_once(&mut client, &["DEL k"], &["RL.BLOCK k FOR 150ms", &call]);
     assert_eq!(Reply::of(&replies[1]).retry_after, 150);
     loop {
@@ -209,10 +209,10 @@ fn a_key_lives_as_long_as_its_holds() {
 fn a_key_lives_as_long_as_the_block_that_a_denial_began() {
     let server = Server::start();
     let mut client = server.client();
-    let call = "k WINDOW 1m LIMIT 1 ALGO sliding BLOCK 1h";
-    assert!(acquirex(&mut client, call).is_grant());
+    let rule = "WINDOW 1m LIMIT 1 ALGO sliding BLOCK 1h";
+    assert!(acquirex(&mut client, "k", rule).is_grant());
     assert!(client.int("PTTL k") < 100_000);
-    assert!(!acquirex(&mut client, call).is_grant());
+    assert!(!acquirex(&mut client, "k", rule).is_grant());
     let left = client.int("PTTL k");
     assert!((3_598_000..=3_600_000).contains(&left), "{left}");
 }
@@ -226,10 +226,10 @@ fn a_full_server_refuses_only_what_is_new() {
     for algorithm in ["bucket", "leaky", "fixed", "counter"] {
         client.take(1, algorithm, &rule(algorithm, 5, ""));
     }
-    assert!(acquirex(&mut client, format!("leases {}", rule("concurrency", 5, ""))).is_grant());
+    assert!(acquirex(&mut client, "leases", rule("concurrency", 5, "")).is_grant());
     client.run("CONFIG SET maxmemory 1");
     for algorithm in ["bucket", "fixed", "counter"] {
-        let reply = acquirex(&mut client, format!("{algorithm} {} UPTO 3", rule(algorithm, 5, "")));
+        let reply = acquirex(&mut client, algorithm, format!("{} UPTO 3", rule(algorithm, 5, "")));
         assert_eq!(reply.granted, 3, "{algorithm}");
     }
     let mut same = |call: &str, changed| assert_eq!(client.int(call), changed, "{call}");
@@ -237,13 +237,12 @@ fn a_full_server_refuses_only_what_is_new() {
     same("RL.BLOCK bucket counter FOR 1h", 2);
     same("RL.BLOCK missing bucket FOR 0", 1);
     same("RL.RELEASE leases ID me", 1);
-    let mut fields =
-        |key: &str| peek(&mut client, format!("{key} {}", rule("bucket", 5, ""))).granted;
+    let mut fields = |key: &str| peek(&mut client, key, rule("bucket", 5, "")).granted;
     assert_eq!((fields("missing"), fields("bucket")), (1, 1));
     let before = client.text("DEBUG DIGEST");
     for call in [
-        format!("RL.ACQUIREX missing {}", rule("bucket", 5, "")),
-        format!("RL.ACQUIREX bucket missing {}", rule("bucket", 5, "")),
+        format!("RL.ACQUIREX missing '{}'", rule("bucket", 5, "")),
+        format!("RL.ACQUIREX bucket missing '{}'", rule("bucket", 5, "")),
         "RL.BLOCK missing FOR 1h".into(),
         "RL.EXEMPT bucket missing FOR 1h".into(),
     ] {
@@ -251,10 +250,10 @@ fn a_full_server_refuses_only_what_is_new() {
     }
     assert_eq!(client.text("DEBUG DIGEST"), before);
     // What costs nothing creates nothing.
-    assert!(acquirex(&mut client, format!("missing {}", rule("bucket", 5, "COST 0"))).is_grant());
+    assert!(acquirex(&mut client, "missing", rule("bucket", 5, "COST 0")).is_grant());
     // A lease takes the place of one that ended; one more than there ever were is new.
-    assert!(acquirex(&mut client, format!("leases {}", rule("concurrency", 5, ""))).is_grant());
-    let another = "RL.ACQUIREX leases WINDOW 10d LIMIT 5 ALGO concurrency ID another";
+    assert!(acquirex(&mut client, "leases", rule("concurrency", 5, "")).is_grant());
+    let another = "RL.ACQUIREX leases 'WINDOW 10d LIMIT 5 ALGO concurrency ID another'";
     assert_eq!(client.error(another), OOM);
 }
 
@@ -286,12 +285,12 @@ fn what_is_done_by_hand_is_replicated() {
                     let rule = format!("WINDOW {window} LIMIT {n} ALGO {algorithm} {block}");
                     match random.below(6) {
                         0 => format!(
-                            "RL.ACQUIREX {keys} WINDOW {window} LIMIT 9 ALGO concurrency ID x"
+                            "RL.ACQUIREX {keys} 'WINDOW {window} LIMIT 9 ALGO concurrency ID x'"
                         ),
                         1 => format!(
-                            "RL.ACQUIREX {keys} WINDOW {window} LIMIT 9 ALGO bucket RESERVE 1h"
+                            "RL.ACQUIREX {keys} 'WINDOW {window} LIMIT 9 ALGO bucket RESERVE 1h'"
                         ),
-                        _ => format!("RL.ACQUIREX {keys} {rule} COST {} {tail}", random.below(4)),
+                        _ => format!("RL.ACQUIREX {keys} '{rule} COST {} {tail}'", random.below(4)),
                     }
                 }
             };
@@ -328,14 +327,14 @@ fn holds_and_refunds_survive() {
         client.run("RL.REFUND refunded COST 2");
         client.run("RL.EXEMPT refunded FOR 0");
         // In debt.
-        client.run(format!("RL.ACQUIREX debt {}", rule("bucket", 5, "COST 20 FORCE")));
+        client.run(format!("RL.ACQUIREX debt '{}'", rule("bucket", 5, "COST 20 FORCE")));
     };
     survives(create, &["blocked", "exempt", "both", "refunded", "debt"], |client| {
         for (key, granted) in [("blocked", 0), ("both", 0), ("exempt", 1)] {
-            assert_eq!(peek(client, format!("{key} {}", rule("fixed", 3, ""))).granted, granted);
+            assert_eq!(peek(client, key, rule("fixed", 3, "")).granted, granted);
         }
         assert_eq!(client.int("RL.BLOCK both FOR 0"), 1);
-        assert_eq!(peek(client, format!("both {}", rule("fixed", 3, "COST 9"))).granted, 1);
+        assert_eq!(peek(client, "both", rule("fixed", 3, "COST 9")).granted, 1);
         assert_eq!(client.drain("refunded", &rule("sliding", 5, "")), 4);
         assert_eq!(info(client, "debt", "used"), 20);
     });
@@ -371,14 +370,19 @@ fn info_tells_the_rule_and_the_state() {
     let server = Server::start();
     let (mut client, mut resp3) = (server.client(), server.client_resp3());
     for (key, call, algo, numbers) in [
-        ("s", "RL.ACQUIREX s WINDOW 1h LIMIT 5 ALGO sliding COST 2", "sliding", [5, 5, 2, 3, 1]),
-        ("b", "RL.ACQUIREX b WINDOW 1h LIMIT 6 ALGO bucket BURST 9", "bucket", [6, 9, 1, 8, 0]),
-        ("l", "RL.ACQUIREX l WINDOW 1h LIMIT 6 ALGO leaky", "bucket", [6, 1, 1, 0, 0]),
-        ("f", "RL.ACQUIREX f WINDOW 1h LIMIT 7 ALGO fixed COST 9 FORCE", "fixed", [7, 7, 9, 0, 0]),
-        ("c", "RL.ACQUIREX c WINDOW 1h LIMIT 8 ALGO counter", "counter", [8, 8, 1, 7, 0]),
+        ("s", "RL.ACQUIREX s 'WINDOW 1h LIMIT 5 ALGO sliding COST 2'", "sliding", [5, 5, 2, 3, 1]),
+        ("b", "RL.ACQUIREX b 'WINDOW 1h LIMIT 6 ALGO bucket BURST 9'", "bucket", [6, 9, 1, 8, 0]),
+        ("l", "RL.ACQUIREX l 'WINDOW 1h LIMIT 6 ALGO leaky'", "bucket", [6, 1, 1, 0, 0]),
+        (
+            "f",
+            "RL.ACQUIREX f 'WINDOW 1h LIMIT 7 ALGO fixed COST 9 FORCE'",
+            "fixed",
+            [7, 7, 9, 0, 0],
+        ),
+        ("c", "RL.ACQUIREX c 'WINDOW 1h LIMIT 8 ALGO counter'", "counter", [8, 8, 1, 7, 0]),
         (
             "h",
-            "RL.ACQUIREX h WINDOW 1h LIMIT 9 ALGO concurrency COST 4 ID x",
+            "RL.ACQUIREX h 'WINDOW 1h LIMIT 9 ALGO concurrency COST 4 ID x'",
             "concurrency",
             [9, 9, 4, 5, 1],
         ),
@@ -410,7 +414,7 @@ fn info_tells_the_rule_and_the_state() {
         ("c", "WINDOW 1h LIMIT 8 ALGO counter"),
         ("h", "WINDOW 1h LIMIT 9 ALGO concurrency"),
     ] {
-        let look = format!("RL.PEEK {key} {rule} COST 0");
+        let look = format!("RL.PEEK {key} '{rule} COST 0'");
         let (replies, _) = at_once(&mut client, &[], &[&look, &format!("RL.INFO {key}")]);
         let (reply, fields) = (Reply::of(&replies[0]), &replies[1]);
         assert_eq!(int(field(fields, "remaining")), reply.remaining, "{key}");
@@ -427,8 +431,8 @@ fn info_counts_only_what_still_counts() {
     let mut client = server.client();
     for algorithm in COUNTING {
         client.take(3, algorithm, &format!("WINDOW 20ms LIMIT 5 ALGO {algorithm}"));
-        let lease = format!("h WINDOW 20ms LIMIT 50 ALGO concurrency ID {algorithm}");
-        assert!(acquirex(&mut client, lease).is_grant());
+        let lease = format!("WINDOW 20ms LIMIT 50 ALGO concurrency ID {algorithm}");
+        assert!(acquirex(&mut client, "h", lease).is_grant());
     }
     thread::sleep(Duration::from_millis(45));
     for key in [COUNTING.as_slice(), &["h"]].concat() {
@@ -470,8 +474,8 @@ fn every_command_leaves_other_types_alone() {
         for keys in ["x", "k x missing", "missing x k"] {
             for call in [
                 format!("RL.ACQUIRE {keys} {rule}"),
-                format!("RL.ACQUIREX {keys} {rule} FORCE"),
-                format!("RL.PEEK {keys} {rule}"),
+                format!("RL.ACQUIREX {keys} '{rule} FORCE'"),
+                format!("RL.PEEK {keys} '{rule}'"),
                 format!("RL.REFUND {keys} COST 1"),
                 format!("RL.RELEASE {keys} ID x"),
                 format!("RL.BLOCK {keys} FOR 1h"),

@@ -2,6 +2,8 @@
 
 use redis::Value;
 
+use crate::acquirex::ALL;
+use crate::grammar::WORDS;
 use crate::harness::{Client, Reply, Server, acquire, bytes_of, line_of, words};
 
 const RULE: &str = "WINDOW 10d LIMIT 3 ALGO sliding";
@@ -73,17 +75,6 @@ fn command_info() {
 }
 
 #[test]
-fn command_getkeys() {
-    let server = Server::start();
-    let mut client = server.client();
-    for count in [1, 2, 50] {
-        let keys: Vec<String> = (0..count).map(|i| format!("key{i}")).collect();
-        let call = words("COMMAND GETKEYS").then("RL.ACQUIRE").then(&keys.join(" ")).then(RULE);
-        assert_eq!(client.texts(call), keys);
-    }
-}
-
-#[test]
 fn command_docs() {
     let server = Server::start();
     let reply = server.client().run("COMMAND DOCS rl.acquire");
@@ -115,6 +106,218 @@ fn command_docs() {
         })
         .collect();
     assert_eq!(choices, ["sliding", "bucket", "leaky", "fixed", "counter"]);
+}
+
+/// What a client is told about a command.
+struct Told {
+    name: &'static str,
+    arity: i64,
+    flags: &'static [&'static str],
+    keys: [i64; 3],
+    arguments: &'static [&'static str],
+    tokens: &'static [&'static str],
+}
+
+const WRITE: &[&str] = &["fast", "module", "write"];
+
+const TOLD: [Told; 8] = [
+    Told {
+        name: "rl.acquire",
+        arity: -8,
+        flags: WRITE,
+        keys: [1, -7, 1],
+        arguments: &["key", "window", "limit", "algo"],
+        tokens: &["", "WINDOW", "LIMIT", "ALGO"],
+    },
+    Told {
+        name: "rl.acquirex",
+        arity: -3,
+        flags: &["blocking", "module", "write"],
+        keys: [1, -2, 1],
+        arguments: &["key", "rules"],
+        tokens: &["", ""],
+    },
+    Told {
+        name: "rl.peek",
+        arity: -3,
+        flags: &["module", "readonly"],
+        keys: [1, -2, 1],
+        arguments: &["key", "rules"],
+        tokens: &["", ""],
+    },
+    Told {
+        name: "rl.refund",
+        arity: -4,
+        flags: WRITE,
+        keys: [1, -3, 1],
+        arguments: &["key", "cost"],
+        tokens: &["", "COST"],
+    },
+    Told {
+        name: "rl.release",
+        arity: -4,
+        flags: WRITE,
+        keys: [1, -3, 1],
+        arguments: &["key", "id"],
+        tokens: &["", "ID"],
+    },
+    Told {
+        name: "rl.block",
+        arity: -4,
+        flags: WRITE,
+        keys: [1, -3, 1],
+        arguments: &["key", "duration"],
+        tokens: &["", "FOR"],
+    },
+    Told {
+        name: "rl.exempt",
+        arity: -4,
+        flags: WRITE,
+        keys: [1, -3, 1],
+        arguments: &["key", "duration"],
+        tokens: &["", "FOR"],
+    },
+    Told {
+        name: "rl.info",
+        arity: 2,
+        flags: &["fast", "module", "readonly"],
+        keys: [1, 1, 1],
+        arguments: &["key"],
+        tokens: &[""],
+    },
+];
+
+/// The text of a field in a flat array, empty when there is none.
+fn text_or_empty(map: &Value, name: &str) -> String {
+    let pairs = array(map).chunks(2);
+    pairs
+        .filter(|pair| text(&pair[0]) == name)
+        .map(|pair| text(&pair[1]))
+        .next()
+        .unwrap_or_default()
+}
+
+#[test]
+fn every_command_is_described() {
+    let server = Server::start();
+    let mut client = server.client();
+    for told in TOLD {
+        let name = told.name;
+        let reply = client.run(format!("COMMAND INFO {name}"));
+        let info = array(&array(&reply)[0]);
+        assert_eq!((text(&info[0]).as_str(), int(&info[1])), (name, told.arity));
+        assert_eq!(sorted(&info[2]), told.flags, "{name}");
+        assert_eq!([3, 4, 5].map(|at| int(&info[at])), told.keys, "{name}");
+        let [spec] = array(&info[8]) else { panic!("{name}: not one key specification") };
+        let of_keys = sorted(field(spec, "flags"));
+        let writes = told.flags.contains(&"write");
+        assert!(
+            of_keys.contains(&if writes { "RW" } else { "RO" }.to_owned()),
+            "{name}: {of_keys:?}"
+        );
+
+        let reply = client.run(format!("COMMAND DOCS {name}"));
+        let docs = field(&reply, name);
+        for (entry, least) in [("summary", 20), ("complexity", 4), ("since", 5)] {
+            assert!(text(field(docs, entry)).len() >= least, "{name} {entry}: {docs:?}");
+        }
+        assert_eq!(text(field(docs, "module")), "rl");
+        let arguments = array(field(docs, "arguments"));
+        let names: Vec<String> = arguments.iter().map(|arg| text(field(arg, "name"))).collect();
+        let tokens: Vec<String> = arguments.iter().map(|arg| text_or_empty(arg, "token")).collect();
+        assert_eq!(
+            (names, tokens),
+            (
+                told.arguments.iter().map(|s| s.to_string()).collect(),
+                told.tokens.iter().map(|s| s.to_string()).collect()
+            ),
+            "{name}"
+        );
+        // None of them can be left out.
+        for argument in arguments {
+            let pairs = array(argument).chunks(2);
+            let flags =
+                pairs.filter(|pair| text(&pair[0]) == "flags").flat_map(|pair| sorted(&pair[1]));
+            assert!(!flags.clone().any(|flag| flag == "optional"), "{name}: {argument:?}");
+        }
+    }
+}
+
+/// Rules are one argument: what is in it stands in its summary.
+#[test]
+fn the_summary_of_rules_has_every_word() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut summary = |name: &str| {
+        let reply = client.run(format!("COMMAND DOCS {name}"));
+        let arguments = array(field(field(&reply, name), "arguments"));
+        let [_, rules] = arguments else { panic!("not two arguments: {arguments:?}") };
+        assert_eq!(
+            (text(field(rules, "name")), text(field(rules, "type"))),
+            ("rules".into(), "string".into())
+        );
+        text(field(rules, "summary"))
+    };
+    let (acquirex, peek) = (summary("rl.acquirex"), summary("rl.peek"));
+    let has = |summary: &str, word: &str| {
+        summary.split(|c: char| !c.is_ascii_alphanumeric()).any(|part| part == word)
+    };
+    let in_peek = ["UPTO", "ID", "WITHKEYS"];
+    for word in WORDS.into_iter().filter(|word| !["FOR", "SHADOW", "COUNT"].contains(word)) {
+        assert!(has(&acquirex, word), "{word}: {acquirex}");
+        let of_calls = ["RESERVE", "TIMEOUT", "FORCE"].contains(&word);
+        assert!(!of_calls || !has(&peek, word), "{word}: {peek}");
+        assert!(!in_peek.contains(&word) || has(&peek, word), "{word}: {peek}");
+    }
+    for algorithm in ALL {
+        assert!(has(&acquirex, algorithm), "{algorithm}: {acquirex}");
+    }
+}
+
+/// A cluster node with I/O threads asks a module with movable keys from its threads, which crashes it. With a range the
+/// server finds the keys by itself, for clients of any age.
+#[test]
+fn the_keys_of_every_command_stand_at_fixed_places() {
+    let server = Server::builder().module_args("cl-throttle yes").start();
+    let mut client = server.client();
+    let names = client.texts("COMMAND LIST FILTERBY MODULE rl");
+    assert_eq!(names.len(), 18, "{names:?}");
+    let mut with_keys = 0;
+    for name in names {
+        let reply = client.run(format!("COMMAND INFO {name}"));
+        let info = array(&array(&reply)[0]);
+        assert_eq!(text(&info[0]), name);
+        let flags = sorted(&info[2]);
+        assert!(
+            !flags.iter().any(|flag| flag.contains("movable") || flag.contains("getkeys")),
+            "{name}: {flags:?}"
+        );
+        let range = [3, 4, 5].map(|at| int(&info[at]));
+        let specs = array(&info[8]);
+        assert!(specs.len() <= 1, "{name}: {specs:?}");
+        let Some(spec) = specs.first() else {
+            assert_eq!(range, [0, 0, 0], "{name}");
+            continue;
+        };
+        with_keys += 1;
+        let flags = sorted(field(spec, "flags"));
+        for flag in ["incomplete", "variable_flags", "not_key"] {
+            assert!(!flags.iter().any(|known| known == flag), "{name}: {flags:?}");
+        }
+        let (begin, find) = (field(spec, "begin_search"), field(spec, "find_keys"));
+        assert_eq!(
+            (text(field(begin, "type")), text(field(find, "type"))),
+            ("index".into(), "range".into())
+        );
+        let first = int(field(field(begin, "spec"), "index"));
+        let (last, step) =
+            ["lastkey", "keystep"].map(|part| int(field(field(find, "spec"), part))).into();
+        // Counted from the first key, unless from the end.
+        let last = if last < 0 { last } else { first + last };
+        assert_eq!(range, [first, last, step], "{name}");
+        assert!(first > 0 && step > 0, "{name}: {range:?}");
+    }
+    assert_eq!(with_keys, 10);
 }
 
 /// A client that may do nothing but limit, and only under `app:`.

@@ -142,8 +142,8 @@ const ALL: [&str; 6] = ["sliding", "bucket", "leaky", "fixed", "counter", "concu
 const ERRORS: [(&str, &str); 7] = [
     ("RL.ACQUIRE text WINDOW 1s LIMIT 5 ALGO fixed", "WRONGTYPE "),
     ("RL.ACQUIRE k WINDOW 1s LIMIT x ALGO fixed", "ERR LIMIT must be "),
-    ("RL.ACQUIREX k l k WINDOW 1s LIMIT 5 ALGO fixed NAME login", "ERR key 'k' is named twice"),
-    ("RL.PEEK k WINDOW 1s LIMIT 5 ALGO fixed FORCE", "ERR "),
+    ("RL.ACQUIREX k l k 'WINDOW 1s LIMIT 5 ALGO fixed NAME login'", "ERR key 'k' is named twice"),
+    ("RL.PEEK k 'WINDOW 1s LIMIT 5 ALGO fixed FORCE'", "ERR "),
     ("RL.BLOCK k FOR soon", "ERR FOR must be "),
     ("RL.POLICY SET n WINDOW 1s LIMIT 5 ALGO fixed NAME x", "ERR syntax error, NAME "),
     ("RL.INFO text", "WRONGTYPE "),
@@ -174,7 +174,7 @@ impl Traffic {
             }
             1 => {
                 let rule = Rule::random(&mut self.random, &ALGORITHMS);
-                client.run(format!("RL.PEEK {} {} UPTO 3", keys.join(" "), rule.named()));
+                client.run(format!("RL.PEEK {} '{} UPTO 3'", keys.join(" "), rule.named()));
             }
             2..6 => {
                 let mut rule = Rule::random(&mut self.random, &ALGORITHMS);
@@ -199,15 +199,16 @@ impl Traffic {
         };
         let count = if random.one_in(2) { 1 } else { keys.len() };
         let rules: Vec<Rule> = (0..count).map(|_| Rule::random(random, algorithms)).collect();
-        let mut line = format!("RL.ACQUIREX {}", keys.join(" "));
+        let mut text = String::new();
         for rule in &rules {
             let cost = random.pick(&["", "COST 2", "COST 0", "COST 500"]);
-            line = format!("{line} {} {cost}", rule.named());
+            text = format!("{text} {} {cost}", rule.named());
         }
         if rules.iter().any(|rule| rule.algorithm == "concurrency") {
-            line = format!("{line} ID {}", random.below(9));
+            text = format!("{text} ID {}", random.below(9));
         }
-        let (reply, shown) = with_keys(&client.run(format!("{line} {tail} WITHKEYS")));
+        let call = words("RL.ACQUIREX").then(&keys.join(" "));
+        let (reply, shown) = with_keys(&client.run(call.arg(format!("{text} {tail} WITHKEYS"))));
         assert_eq!(shown.len(), keys.len());
         let limiters: Vec<(&Rule, bool)> = shown
             .iter()
@@ -268,8 +269,8 @@ fn a_call_is_counted_once_and_each_limiter_for_itself() {
     let line = |limits: [u64; 3]| {
         let [a, b, _] = limits;
         format!(
-            "RL.ACQUIREX a b c WINDOW 10d LIMIT {a} ALGO sliding NAME a \
-            WINDOW 10d LIMIT {b} ALGO bucket NAME b WINDOW 10d LIMIT 1 ALGO sliding NAME s"
+            "RL.ACQUIREX a b c 'WINDOW 10d LIMIT {a} ALGO sliding NAME a \
+            WINDOW 10d LIMIT {b} ALGO bucket NAME b WINDOW 10d LIMIT 1 ALGO sliding NAME s'"
         )
     };
     for (limits, calls, a, b, s) in [
@@ -287,7 +288,7 @@ fn a_call_is_counted_once_and_each_limiter_for_itself() {
         }
     }
     // A batch is one call; a name that several limiters share counts each.
-    client.run("RL.ACQUIREX x y z WINDOW 10d LIMIT 9 ALGO fixed NAME all UPTO 5");
+    client.run("RL.ACQUIREX x y z 'WINDOW 10d LIMIT 9 ALGO fixed NAME all UPTO 5'");
     assert_eq!(Tally::of(&mut client).limiters["name_all"], [3, 0, 0]);
     assert_eq!(Tally::of(&mut client).calls, [3, 2, 3]);
     // Denied for want of memory: an error, and nothing else.
@@ -307,7 +308,7 @@ fn names_beyond_the_highest_number_share_a_line() {
         let mut client = server.client();
         client.run("CONFIG SET rl.max-names 3");
         let line = |name: &str, limit: u64| {
-            format!("RL.ACQUIREX k WINDOW 10d LIMIT {limit} ALGO counter NAME {name}")
+            format!("RL.ACQUIREX k 'WINDOW 10d LIMIT {limit} ALGO counter NAME {name}'")
         };
         for i in 0..10 {
             client.run(line(&format!("n{i}"), 99));
@@ -339,7 +340,7 @@ fn names_beyond_the_highest_number_share_a_line() {
         ]));
         assert_eq!(Tally::of(&mut client).limiters, fields, "{case}");
         // Unnamed rules and PEEK are nobody's.
-        client.run("RL.ACQUIREX k WINDOW 10d LIMIT 99 ALGO counter");
+        client.run("RL.ACQUIREX k 'WINDOW 10d LIMIT 99 ALGO counter'");
         client.run(line("n7", 99).replace("ACQUIREX", "PEEK"));
         fields.extend(expected(&[("algo_counter", [15, 1, 0])]));
         assert_eq!(Tally::of(&mut client).limiters, fields, "{case}");
@@ -371,13 +372,13 @@ fn the_number_of_limiters_follows_the_keys() {
         client.take(i64::from(algorithm != "leaky"), algorithm, &rule(algorithm, 5, ""));
     }
     expect(&mut client, "created", 5);
-    client.run("RL.ACQUIREX a b c WINDOW 10d LIMIT 9 ALGO concurrency ID x");
+    client.run("RL.ACQUIREX a b c 'WINDOW 10d LIMIT 9 ALGO concurrency ID x'");
     client.run("RL.BLOCK held a FOR 1h");
     expect(&mut client, "more created", 9);
     for line in [
         "RL.ACQUIRE denied WINDOW 10d LIMIT 0 ALGO fixed",
-        "RL.PEEK peeked WINDOW 10d LIMIT 9 ALGO fixed",
-        "RL.ACQUIREX free WINDOW 10d LIMIT 9 ALGO fixed COST 0",
+        "RL.PEEK peeked 'WINDOW 10d LIMIT 9 ALGO fixed'",
+        "RL.ACQUIREX free 'WINDOW 10d LIMIT 9 ALGO fixed COST 0'",
         "RL.REFUND missing COST 1",
     ] {
         client.run(line);
@@ -416,7 +417,7 @@ fn the_number_of_limiters_is_right_after_loading_and_flushing() {
     let mut client = server.client();
     client.take(1, "a b c d e f", &rule("sliding", 5, ""));
     client.run("COPY a a DB 1");
-    client.run("RL.ACQUIREX a b WINDOW 10d LIMIT 9 ALGO concurrency NAME n ID x");
+    client.run("RL.ACQUIREX a b 'WINDOW 10d LIMIT 9 ALGO concurrency NAME n ID x'");
     let replica = Server::builder().replica_of(&server).start();
     wait_for_replica(&server, &replica);
     expect(&mut replica.client(), "replicated", 7);

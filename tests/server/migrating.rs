@@ -11,7 +11,7 @@ use redis::Value;
 
 use crate::calls::{acquirex, peek, sleep_until, timed};
 use crate::documents::read;
-use crate::harness::{Client, Server, Words, words};
+use crate::harness::{Client, Server, Words, args, words};
 use crate::metadata::{array, int, text};
 use crate::throttle::redis_cell;
 
@@ -151,8 +151,7 @@ fn of_a_burst_the_scripts_let_as_many_through_as_the_calls() {
         // The old key is of another type.
         let key = text(&array(&client.run("KEYS *:u7"))[0]);
         let [_, new] = both.map(|call| call.lossy());
-        let (command, rule) = (&new[0], new[2..].join(" "));
-        let error = client.error(format!("{command} {key} {rule}"));
+        let error = client.error(args([&new[..1], &[key], &new[2..]].concat()));
         assert!(error.starts_with("WRONGTYPE "), "{heading}: {error}");
     }
 }
@@ -178,15 +177,15 @@ fn a_higher_capacity_counts_at_once() {
     let lua = section("From a token bucket in a hash");
     let lua = block(&lua, "lua");
     assert_eq!(old[4..], ["15", "10", "2"]);
-    assert_eq!(new[2..].join(" "), "WINDOW 1s LIMIT 10 ALGO bucket BURST 15 COST 2");
+    assert_eq!(new[2..], ["WINDOW 1s LIMIT 10 ALGO bucket BURST 15 COST 2"]);
     let mut old = |capacity: &str, cost: &str| {
         int(&client.run(words("EVAL").arg(lua).then(&format!("1 old {capacity} 10 {cost}")))) == 1
     };
     assert!(old("15", "10"));
     assert!(!old("30", "8") && old("30", "5"), "the script has kept its 5");
-    let rule = "new WINDOW 1s LIMIT 10 ALGO bucket";
-    acquirex(&mut client, format!("{rule} BURST 15 COST 10"));
-    let raised = peek(&mut client, format!("{rule} BURST 30 COST 0"));
+    let rule = "WINDOW 1s LIMIT 10 ALGO bucket";
+    acquirex(&mut client, "new", format!("{rule} BURST 15 COST 10"));
+    let raised = peek(&mut client, "new", format!("{rule} BURST 30 COST 0"));
     assert!((20..25).contains(&raised.remaining), "{raised:?}");
 }
 
@@ -288,7 +287,7 @@ fn every_snippet_runs() {
         let first = span.split(' ').next().unwrap_or_default();
         let is_call = ["RL.", "CONFIG", "DEL"].iter().any(|word| first.starts_with(word));
         if first == "WINDOW" && span.contains("ALGO") {
-            assert!(peek(&mut client, format!("k {span}")).is_grant(), "{span}");
+            assert!(peek(&mut client, "k", &span).is_grant(), "{span}");
             rules += 1;
         } else if is_call && span.contains(' ') {
             client.run(span.replace(" n", " 1"));

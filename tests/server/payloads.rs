@@ -46,15 +46,16 @@ fn samples(client: &mut Client) -> Vec<(String, Vec<u8>)> {
         add(client, &held, &[&[call], &holds[..]].concat());
     }
     let entries =
-        (0..6).map(|i| format!("RL.ACQUIREX k WINDOW 10d LIMIT 60 ALGO sliding COST {i}"));
+        (0..6).map(|i| format!("RL.ACQUIREX k 'WINDOW 10d LIMIT 60 ALGO sliding COST {i}'"));
     add(
         client,
         "a log",
         &entries.flat_map(|call| [call, "DEBUG SLEEP 0.002".into()]).collect::<Vec<_>>(),
     );
-    let lease = |i| format!("RL.ACQUIREX k WINDOW 10d LIMIT 60 ALGO concurrency COST 3 ID id{i}");
+    let lease = |i| format!("RL.ACQUIREX k 'WINDOW 10d LIMIT 60 ALGO concurrency COST 3 ID id{i}'");
     add(client, "leases", &(0..4).map(lease).collect::<Vec<_>>());
-    let debt = "RL.ACQUIREX k WINDOW 3650d LIMIT 7 ALGO bucket BURST 3 COST 100 FORCE".to_string();
+    let debt =
+        "RL.ACQUIREX k 'WINDOW 3650d LIMIT 7 ALGO bucket BURST 3 COST 100 FORCE'".to_string();
     add(client, "debt", &[debt]);
     add(client, "only held", &["RL.BLOCK k FOR 1h".into()]);
     samples
@@ -67,16 +68,16 @@ fn exercise() -> Vec<Words> {
         "DEBUG DIGEST-VALUE k",
         "DUMP k",
         "RL.INFO k",
-        "RL.PEEK k WINDOW 10d LIMIT 5 ALGO sliding COST 2",
-        "RL.ACQUIREX k WINDOW 10d LIMIT 5 ALGO concurrency ID a",
+        "RL.PEEK k 'WINDOW 10d LIMIT 5 ALGO sliding COST 2'",
+        "RL.ACQUIREX k 'WINDOW 10d LIMIT 5 ALGO concurrency ID a'",
         "RL.RELEASE k ID id1",
-        "RL.ACQUIREX k WINDOW 1h LIMIT 5 ALGO bucket COST 2 RESERVE 1d",
+        "RL.ACQUIREX k 'WINDOW 1h LIMIT 5 ALGO bucket COST 2 RESERVE 1d'",
         "RL.REFUND k COST 2",
     ]
     .map(words)
     .into();
     for algorithm in ALGORITHMS {
-        calls.push(words(&format!("RL.ACQUIREX k {} UPTO 3", long_rule(algorithm, 5))));
+        calls.push(words(&format!("RL.ACQUIREX k '{} UPTO 3'", long_rule(algorithm, 5))));
         calls.push(words("RL.REFUND k COST 1"));
     }
     calls.extend(["RL.EXEMPT k FOR 0", "RL.BLOCK k FOR 0", "RL.INFO k", "DUMP k"].map(words));

@@ -26,7 +26,7 @@ fn random_call(random: &mut Random) -> Words {
     let keys: Vec<&str> = (0..count).map(|i| KEYS[(first + i) % KEYS.len()]).collect();
     let rules = if random.one_in(2) { 1 } else { count };
     let mut leases = false;
-    let mut line = keys.join(" ");
+    let mut line = String::new();
     for _ in 0..rules {
         let window = random.pick(&["1ms", "7ms", "40ms", "300ms", "2s", "1h", "1d"]);
         let limit = random.pick(&["0", "1", "3", "7", "20", "100", "5000", "1000000000000"]);
@@ -47,7 +47,7 @@ fn random_call(random: &mut Random) -> Words {
     if leases {
         line += random.pick(&[" ID x", " ID y", " ID z"]);
     }
-    words(&line)
+    words(&keys.join(" ")).arg(line)
 }
 
 /// What moves the limiters besides.
@@ -59,7 +59,7 @@ fn random_disturbance(random: &mut Random) -> String {
         2 => format!("RL.BLOCK {key} FOR {}", random.pick(&["0", "0", "3ms"])),
         3 => format!("RL.EXEMPT {key} FOR {}", random.pick(&["0", "0", "3ms"])),
         4 => format!("DEL {key}"),
-        _ => format!("RL.ACQUIREX {key} WINDOW 50ms LIMIT 5 ALGO bucket COST 8 FORCE"),
+        _ => format!("RL.ACQUIREX {key} 'WINDOW 50ms LIMIT 5 ALGO bucket COST 8 FORCE'"),
     }
 }
 
@@ -77,7 +77,7 @@ fn it_tells_what_acquirex_then_does() {
         let mut commands = Vec::new();
         for call in &calls {
             commands.push(random_disturbance(&mut random).as_str().into());
-            commands.push(words("EVALSHA").arg(&script).then("0").then(&call.lossy().join(" ")));
+            commands.push(words("EVALSHA").arg(&script).then("0").append(call.clone()));
         }
         for (reply, call) in client.pipeline(commands).into_iter().skip(1).step_by(2).zip(&calls) {
             let reply = reply.unwrap_or_else(|line| panic!("{line}: {:?}", call.lossy()));
@@ -101,13 +101,13 @@ fn it_tells_what_acquirex_then_does() {
 /// Limiters of all kinds, some of them held, some void but not yet expired.
 fn create(client: &mut Client) {
     for algorithm in ["sliding", "bucket", "leaky", "fixed", "counter", "concurrency"] {
-        assert!(acquirex(client, format!("{algorithm} {}", rule(algorithm, 3, ""))).is_grant());
+        assert!(acquirex(client, algorithm, rule(algorithm, 3, "")).is_grant());
         let void = rule(algorithm, 3, "").replace("10d", "1ms");
-        assert!(acquirex(client, format!("void:{algorithm} {void}")).is_grant());
+        assert!(acquirex(client, &format!("void:{algorithm}"), void).is_grant());
     }
     client.run("RL.BLOCK blocked FOR 1h");
     client.run("RL.EXEMPT exempt FOR 1h");
-    client.run(format!("RL.ACQUIREX debt {}", rule("bucket", 3, "COST 9 FORCE")));
+    client.run(format!("RL.ACQUIREX debt '{}'", rule("bucket", 3, "COST 9 FORCE")));
 }
 
 const KEYS: [&str; 16] = [
@@ -148,15 +148,12 @@ fn it_changes_nothing() {
     for algorithm in ["sliding", "bucket", "leaky", "fixed", "counter", "concurrency"] {
         for limit in [0, 1, 2, 100] {
             for options in ["", "COST 0", "COST 2", "COST 1000", "BLOCK 1h", "COST 3 BLOCK 1h"] {
+                let rule = rule(algorithm, limit, options);
                 for key in KEYS {
-                    let call = format!("{key} {}", rule(algorithm, limit, options));
-                    let reply = peek(&mut client, &call);
+                    let reply = peek(&mut client, key, &rule);
                     if reply.is_grant() { granted += 1 } else { denied += 1 }
                 }
-                peek(
-                    &mut client,
-                    format!("{} {}", KEYS.join(" "), rule(algorithm, limit, options)),
-                );
+                peek(&mut client, &KEYS.join(" "), &rule);
             }
         }
     }
@@ -169,10 +166,10 @@ fn the_id_may_be_left_out() {
     let server = Server::start();
     let mut client = server.client();
     let rule = "WINDOW 10d LIMIT 1 ALGO concurrency";
-    assert_eq!(peek(&mut client, format!("k {rule}")).granted, 1);
-    assert!(acquirex(&mut client, format!("k {rule} ID me")).is_grant());
+    assert_eq!(peek(&mut client, "k", rule).granted, 1);
+    assert!(acquirex(&mut client, "k", format!("{rule} ID me")).is_grant());
     for (id, granted) in [("", 0), ("ID other", 0), ("ID me", 1)] {
-        assert_eq!(peek(&mut client, format!("k {rule} {id}")).granted, granted, "{id}");
+        assert_eq!(peek(&mut client, "k", format!("{rule} {id}")).granted, granted, "{id}");
     }
 }
 
@@ -180,9 +177,9 @@ fn the_id_may_be_left_out() {
 fn it_runs_on_read_only_replicas_and_in_read_only_scripts_and_functions() {
     const LIBRARY: &str = "#!lua name=limits\n\
         redis.register_function{function_name='look', flags={'no-writes'}, \
-        callback=function(keys, args) return redis.call('RL.PEEK', keys[1], unpack(args)) end}\n\
+        callback=function(keys, args) return redis.call('RL.PEEK', keys[1], args[1]) end}\n\
         redis.register_function{function_name='grab', flags={'no-writes'}, \
-        callback=function(keys, args) return redis.call('RL.ACQUIREX', keys[1], unpack(args)) end}";
+        callback=function(keys, args) return redis.call('RL.ACQUIREX', keys[1], args[1]) end}";
     let primary = Server::start();
     let mut client = primary.client();
     create(&mut client);
@@ -191,24 +188,24 @@ fn it_runs_on_read_only_replicas_and_in_read_only_scripts_and_functions() {
     wait_for_replica(&primary, &replica);
     let mut behind = replica.client();
     let rule = "WINDOW 10d LIMIT 3 ALGO sliding";
-    let script = |name: &str| format!("return redis.call('{name}', KEYS[1], unpack(ARGV))");
+    let script = |name: &str| format!("return redis.call('{name}', KEYS[1], ARGV[1])");
     for client in [&mut client, &mut behind] {
         let fields = |value: &Value| {
             let Reply { granted, limit, remaining, retry_after, key, .. } = Reply::of(value);
             (granted, limit, remaining, retry_after, key)
         };
         for call in [
-            words("RL.PEEK sliding").then(rule),
-            words("EVAL_RO").arg(script("RL.PEEK")).then("1 sliding").then(rule),
-            words("FCALL_RO look 1 sliding").then(rule),
-            words("EVAL").arg(script("RL.PEEK")).then("1 sliding").then(rule),
+            words("RL.PEEK sliding").arg(rule),
+            words("EVAL_RO").arg(script("RL.PEEK")).then("1 sliding").arg(rule),
+            words("FCALL_RO look 1 sliding").arg(rule),
+            words("EVAL").arg(script("RL.PEEK")).then("1 sliding").arg(rule),
         ] {
             assert_eq!(fields(&client.run(call.clone())), (1, 3, 1, 0, 0), "{:?}", call.lossy());
         }
         assert_eq!(int(&array(&client.run("RL.INFO sliding"))[9]), 1);
         for call in [
-            words("EVAL_RO").arg(script("RL.ACQUIREX")).then("1 sliding").then(rule),
-            words("FCALL_RO grab 1 sliding").then(rule),
+            words("EVAL_RO").arg(script("RL.ACQUIREX")).then("1 sliding").arg(rule),
+            words("FCALL_RO grab 1 sliding").arg(rule),
         ] {
             let line = client.error(call);
             assert!(
@@ -219,7 +216,7 @@ fn it_runs_on_read_only_replicas_and_in_read_only_scripts_and_functions() {
     }
     let line = "READONLY You can't write against a read only replica.";
     for call in [
-        format!("RL.ACQUIREX sliding {rule}"),
+        format!("RL.ACQUIREX sliding '{rule}'"),
         format!("RL.ACQUIRE sliding {rule}"),
         "RL.REFUND sliding COST 1".into(),
         "RL.RELEASE concurrency ID me".into(),
@@ -230,5 +227,5 @@ fn it_runs_on_read_only_replicas_and_in_read_only_scripts_and_functions() {
     }
     // A void limiter that the primary has not expired yet.
     thread::sleep(Duration::from_millis(5));
-    assert_eq!(peek(&mut behind, format!("void:sliding {rule} UPTO 9")).granted, 3);
+    assert_eq!(peek(&mut behind, "void:sliding", format!("{rule} UPTO 9")).granted, 3);
 }

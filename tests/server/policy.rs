@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::calls::{COUNTING, acquirex, at_once, peek, timed, with_keys};
+use crate::calls::{COUNTING, acquirex, at_once, timed, with_keys};
 use crate::cluster::cluster;
 use crate::harness::{Client, Reply, Server, Words, wait_for, wait_for_replica, words};
 use crate::metadata::{array, field, int, text};
@@ -15,7 +15,7 @@ use crate::policy_kept::create;
 
 /// What an application sends.
 pub fn call(key: &str, name: &str) -> String {
-    format!("RL.ACQUIREX {key} WINDOW 10d LIMIT 5 ALGO sliding NAME {name}")
+    format!("RL.ACQUIREX {key} 'WINDOW 10d LIMIT 5 ALGO sliding NAME {name}'")
 }
 
 /// Sets a policy with this limit.
@@ -147,9 +147,9 @@ fn every_number_is_replaced_and_permits_in_use_are_kept() {
         ] {
             let case = format!("{asked} replaced by {policy}");
             client.run("FLUSHALL");
-            let line = format!("k WINDOW 10d LIMIT 9 ALGO {asked} NAME n COST 2 WITHKEYS");
+            let rule = format!("WINDOW 10d LIMIT 9 ALGO {asked} NAME n COST 2 WITHKEYS");
             let mut reply = || {
-                let value = client.run(format!("RL.ACQUIREX {line}"));
+                let value = client.run(format!("RL.ACQUIREX k '{rule}'"));
                 let (reply, keys) = with_keys(&value);
                 (reply.limit, reply.remaining, keys[0][5], keys[0][6])
             };
@@ -178,11 +178,11 @@ fn every_number_is_replaced_and_permits_in_use_are_kept() {
     set(&mut client, "two", 50, "");
     let rules = ["one", "two"].map(|name| format!("WINDOW 10d LIMIT 5 ALGO fixed NAME {name}"));
     for command in ["RL.ACQUIREX", "RL.PEEK"] {
-        let line = format!("{command} x y {} WITHKEYS", rules.join(" "));
+        let line = format!("{command} x y '{} WITHKEYS'", rules.join(" "));
         let (_, keys) = with_keys(&client.run(line));
         assert_eq!([keys[0][1], keys[1][1]], [5, 50], "{command}");
     }
-    assert_eq!(acquirex(&mut client, "z WINDOW 10d LIMIT 5 ALGO sliding").limit, 5);
+    assert_eq!(acquirex(&mut client, "z", "WINDOW 10d LIMIT 5 ALGO sliding").limit, 5);
     // Names are told apart by case.
     assert_eq!([limit(&mut client, "two"), limit(&mut client, "TWO")], [50, 5]);
 }
@@ -194,8 +194,8 @@ fn a_policy_of_another_algorithm_holds_its_limit_over_reservations() {
         let server = Server::start();
         let mut client = server.client();
         client.run(format!("RL.POLICY SET n WINDOW 10d LIMIT 2 ALGO {algorithm}"));
-        let line = "k WINDOW 10d LIMIT 2 ALGO bucket NAME n RESERVE 10d";
-        let granted: i64 = (0..10).map(|_| acquirex(&mut client, line).granted).sum();
+        let rule = "WINDOW 10d LIMIT 2 ALGO bucket NAME n RESERVE 10d";
+        let granted: i64 = (0..10).map(|_| acquirex(&mut client, "k", rule).granted).sum();
         assert_eq!(granted, 2, "{algorithm}");
     }
 }
@@ -311,8 +311,9 @@ fn a_policy_for_the_other_kind_of_limiter_is_ignored_and_counted() {
     let mut client = server.client();
     client.run("RL.POLICY SET leases WINDOW 1h LIMIT 50 ALGO concurrency");
     set(&mut client, "permits", 50, "SHADOW");
-    let lease =
-        |name: &str| format!("RL.ACQUIREX l WINDOW 1h LIMIT 3 ALGO concurrency NAME {name} ID me");
+    let lease = |name: &str| {
+        format!("RL.ACQUIREX l 'WINDOW 1h LIMIT 3 ALGO concurrency NAME {name} ID me'")
+    };
     let two = "WINDOW 1h LIMIT 5 ALGO fixed NAME leases";
     for (line, limit, mismatched) in [
         (call("k", "leases"), 5, 1),
@@ -320,7 +321,7 @@ fn a_policy_for_the_other_kind_of_limiter_is_ignored_and_counted() {
         (lease("permits"), 3, 2),
         (call("k", "permits"), 50, 2),
         (call("k", "leases"), 5, 3),
-        (format!("RL.ACQUIREX a b {two} {two}"), 5, 5),
+        (format!("RL.ACQUIREX a b '{two} {two}'"), 5, 5),
     ] {
         assert_eq!(Reply::of(&client.run(line.as_str())).limit, limit, "{line}");
         assert_eq!(client.info_number("rl", "rl_policies_mismatched"), mismatched, "{line}");
@@ -504,5 +505,6 @@ fn ten_thousand_policies_cost_a_call_nothing() {
     let replica = Server::builder().replica_of(&server).start();
     wait_for_replica(&server, &replica);
     assert_eq!(digest(&mut replica.client()), digest(&mut client));
-    assert_eq!(peek(&mut client, &call("x", &name(MANY - 1))[12..]).limit, 2);
+    let peek = call("x", &name(MANY - 1)).replace("ACQUIREX", "PEEK");
+    assert_eq!(Reply::of(&client.run(peek)).limit, 2);
 }

@@ -1,7 +1,7 @@
 //! A limiter under another rule than before.
 
 use crate::calls::{COUNTING, acquirex, at_once, info, peek, rule, sleep_until};
-use crate::harness::{Reply, Server, bytes_of, words};
+use crate::harness::{Reply, Server, bytes_of};
 use crate::metadata::{field, int};
 use std::thread;
 use std::time::Duration;
@@ -22,9 +22,8 @@ fn a_limit_that_is_raised_helps_at_once_and_one_that_is_lowered_forgives_nothing
     }
     // A burst alone.
     client.take(5, "b", &rule("bucket", 5, ""));
-    let burst = |n| format!("b {}", rule("bucket", 5, &format!("BURST {n}")));
-    assert_eq!(acquirex(&mut client, format!("{} UPTO 9", burst(7))).granted, 2);
-    assert_eq!(acquirex(&mut client, burst(3)).granted, 0);
+    assert_eq!(acquirex(&mut client, "b", rule("bucket", 5, "BURST 7 UPTO 9")).granted, 2);
+    assert_eq!(acquirex(&mut client, "b", rule("bucket", 5, "BURST 3")).granted, 0);
 }
 
 #[test]
@@ -38,13 +37,13 @@ fn a_window_or_an_algorithm_that_changes_keeps_the_permits_in_use() {
                 client.run("FLUSHALL");
                 client.take(3, "k", &rule(from, 5, ""));
                 let id = if to == "concurrency" { "ID x" } else { "" };
-                let next = format!("k WINDOW {window} LIMIT 5 ALGO {to} UPTO 9 {id}");
-                assert_eq!(peek(&mut client, &next).granted, 2, "{case}");
+                let next = format!("WINDOW {window} LIMIT 5 ALGO {to} UPTO 9 {id}");
+                assert_eq!(peek(&mut client, "k", &next).granted, 2, "{case}");
                 let before = client.stored("k");
-                let denied = words("RL.ACQUIREX").then(&next.replace("UPTO 9", "COST 3"));
-                assert_eq!(Reply::of(&client.run(denied)).granted, 0, "{case}");
+                let denied = next.replace("UPTO 9", "COST 3");
+                assert_eq!(acquirex(&mut client, "k", denied).granted, 0, "{case}");
                 assert_eq!(client.stored("k"), before, "{case}: a denial stores no rule");
-                assert_eq!(acquirex(&mut client, &next).granted, 2, "{case}");
+                assert_eq!(acquirex(&mut client, "k", &next).granted, 2, "{case}");
                 assert_eq!(info(&mut client, "k", "used"), 5, "{case}");
             }
         }
@@ -56,9 +55,9 @@ fn a_window_or_an_algorithm_that_changes_keeps_the_permits_in_use() {
         client.take(3, "k", &short);
         thread::sleep(Duration::from_millis(65));
         assert_eq!(bytes_of(&client.run("DUMP k")).map(|dump| dump.is_empty()), Some(false));
-        let fresh = peek(&mut client, format!("k {} UPTO 9", rule("sliding", 5, "")));
+        let fresh = peek(&mut client, "k", format!("{} UPTO 9", rule("sliding", 5, "")));
         assert_eq!(fresh.granted, 5, "{from}");
-        assert!(acquirex(&mut client, format!("k {}", rule("sliding", 5, ""))).is_grant());
+        assert!(acquirex(&mut client, "k", rule("sliding", 5, "")).is_grant());
         assert_eq!(info(&mut client, "k", "used"), 1, "{from}: what was void does not come back");
     }
 }
@@ -70,9 +69,9 @@ fn nobody_waits_longer_than_until_the_limiter_is_void() {
     let server = Server::start();
     let mut client = server.client();
     for algorithm in COUNTING {
-        let taken = format!("RL.ACQUIREX k WINDOW 150ms LIMIT 2 ALGO {algorithm} COST 2");
+        let taken = format!("RL.ACQUIREX k 'WINDOW 150ms LIMIT 2 ALGO {algorithm} COST 2'");
         for asked in COUNTING {
-            let asked = format!("RL.ACQUIREX k WINDOW 1h LIMIT 2 ALGO {asked} COST 2");
+            let asked = format!("RL.ACQUIREX k 'WINDOW 1h LIMIT 2 ALGO {asked} COST 2'");
             let calls = [taken.as_str(), &asked, "RL.INFO k"];
             let (replies, now) = at_once(&mut client, &["DEL k"], &calls);
             let reply = Reply::of(&replies[1]);

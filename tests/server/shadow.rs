@@ -23,8 +23,8 @@ fn real(limit: u64) -> String {
 }
 
 /// The reply, and for each key `granted, limit, remaining, retry_after`.
-fn shown(client: &mut Client, line: &str) -> (Reply, Vec<[i64; 4]>) {
-    let (reply, keys) = with_keys(&client.run(format!("RL.ACQUIREX {line} WITHKEYS")));
+fn shown(client: &mut Client, keys: &str, rules: &str) -> (Reply, Vec<[i64; 4]>) {
+    let (reply, keys) = with_keys(&client.run(format!("RL.ACQUIREX {keys} '{rules} WITHKEYS'")));
     (reply, keys.iter().map(|key| [key[0], key[1], key[2], key[3]]).collect())
 }
 
@@ -40,7 +40,7 @@ fn alone_it_grants_takes_what_it_has_and_binds() {
     for algorithm in COUNTING {
         let (_server, mut client) = watching(&format!("LIMIT 2 ALGO {algorithm}"));
         for (i, remaining) in [1, 0, 0, 0, 0].into_iter().enumerate() {
-            let (reply, keys) = shown(&mut client, &format!("k {}", quiet("sliding")));
+            let (reply, keys) = shown(&mut client, "k", &quiet("sliding"));
             let case = format!("{algorithm}, call {i}: {reply:?}");
             assert_eq!((reply.granted, reply.limit), (1, 2), "{case}");
             assert_eq!(
@@ -63,10 +63,10 @@ fn alone_it_grants_takes_what_it_has_and_binds() {
 fn when_all_are_shadows_the_tightest_binds() {
     let (_server, mut client) = watching("LIMIT 3 ALGO sliding");
     let rule = quiet("sliding");
-    shown(&mut client, &format!("b {rule}"));
+    shown(&mut client, "b", &rule);
     // Both are full in the end: the first, then.
     for (remaining, key, b) in [(1, 1, 1), (0, 1, 1), (0, 0, 0)] {
-        let (reply, keys) = shown(&mut client, &format!("a b {rule}"));
+        let (reply, keys) = shown(&mut client, "a b", &rule);
         assert_eq!((reply.granted, reply.key, reply.remaining), (1, key, remaining), "{reply:?}");
         assert_eq!(keys[1][0], b, "{keys:?}");
     }
@@ -79,8 +79,11 @@ fn beside_a_real_one_it_neither_denies_nor_binds_nor_limits() {
         let (_server, mut client) = watching("LIMIT 3 ALGO sliding");
         let mut both = |tail: &str, limit: u64| {
             let (s, r) = (quiet("sliding"), real(limit));
-            let line = if shadow_first { format!("s r {s} {r}") } else { format!("r s {r} {s}") };
-            let (reply, mut keys) = shown(&mut client, &format!("{line} {tail}"));
+            let (keys, rules) = match shadow_first {
+                true => ("s r", format!("{s} {r} {tail}")),
+                false => ("r s", format!("{r} {s} {tail}")),
+            };
+            let (reply, mut keys) = shown(&mut client, keys, &rules);
             if !shadow_first {
                 keys.reverse();
             }
@@ -115,10 +118,10 @@ fn beside_a_real_one_it_neither_denies_nor_binds_nor_limits() {
 #[test]
 fn when_a_real_one_denies_nothing_is_taken() {
     let (_server, mut client) = watching("LIMIT 3 ALGO sliding");
-    let line = format!("s r {} {}", quiet("sliding"), real(0));
+    let rules = format!("{} {}", quiet("sliding"), real(0));
     let before = client.text("DEBUG DIGEST");
     for _ in 0..3 {
-        let (reply, keys) = shown(&mut client, &line);
+        let (reply, keys) = shown(&mut client, "s r", &rules);
         assert_eq!((reply.granted, reply.key, reply.retry_after), (0, 1, -1));
         assert_eq!(keys[0], [1, 3, 3, 0]);
     }
@@ -137,7 +140,7 @@ fn whatever_would_deny_does_not() {
         ("LIMIT 0 ALGO sliding", "sliding", "COST 0", -1),
     ] {
         let (_server, mut client) = watching(numbers);
-        let (reply, keys) = shown(&mut client, &format!("k {} {tail}", quiet(asked)));
+        let (reply, keys) = shown(&mut client, "k", &format!("{} {tail}", quiet(asked)));
         assert_eq!((reply.granted, reply.retry_after), (1, 0), "{numbers} {tail}: {reply:?}");
         assert_eq!((keys[0][0], keys[0][3]), (0, retry_after), "{numbers} {tail}");
         assert_eq!(client.int("EXISTS k"), 0, "{numbers} {tail}");
@@ -145,12 +148,12 @@ fn whatever_would_deny_does_not() {
     // A key that an operator blocked.
     let (_server, mut client) = watching("LIMIT 5 ALGO sliding");
     client.run("RL.BLOCK k FOR 1h");
-    let (reply, keys) = shown(&mut client, &format!("k {}", quiet("sliding")));
+    let (reply, keys) = shown(&mut client, "k", &quiet("sliding"));
     assert_eq!((reply.granted, keys[0][0], keys[0][2]), (1, 0, 0), "{reply:?}");
     assert!(keys[0][3] > 3_590_000, "{keys:?}");
     // One that is exempt has room, and counts nothing.
     client.run("RL.EXEMPT e FOR 1h");
-    let (reply, keys) = shown(&mut client, &format!("e {}", quiet("sliding")));
+    let (reply, keys) = shown(&mut client, "e", &quiet("sliding"));
     assert_eq!((reply.granted, keys[0][0]), (1, 1), "{reply:?}");
     assert_eq!(info(&mut client, "e", "used"), 0);
 }
@@ -158,16 +161,16 @@ fn whatever_would_deny_does_not() {
 #[test]
 fn it_waits_for_nobody_and_starts_no_block() {
     let (_server, mut client) = watching("LIMIT 1 ALGO bucket BLOCK 1h");
-    let line = format!("s r {} WINDOW 10d LIMIT 50 ALGO bucket RESERVE 20d", quiet("bucket"));
+    let rules = format!("{} WINDOW 10d LIMIT 50 ALGO bucket RESERVE 20d", quiet("bucket"));
     // The reservation is the real one's, which has room, so there is nothing to wait for. The
     // shadow takes what would come due in time, and tells so.
-    let (reply, keys) = shown(&mut client, &line);
+    let (reply, keys) = shown(&mut client, "s r", &rules);
     assert_eq!((reply.granted, reply.retry_after, keys[0][3]), (1, 0, 0));
-    let (reply, keys) = shown(&mut client, &line);
+    let (reply, keys) = shown(&mut client, "s r", &rules);
     assert_eq!((reply.granted, reply.retry_after, reply.key), (1, 0, 1));
     assert!(keys[0][3] > 860_000_000, "{keys:?}");
     for tail in ["", "COST 1", "UPTO 9"] {
-        let (reply, keys) = shown(&mut client, &format!("s {} {tail}", quiet("bucket")));
+        let (reply, keys) = shown(&mut client, "s", &format!("{} {tail}", quiet("bucket")));
         assert_eq!(
             (reply.granted, keys[0][0]),
             (if tail == "UPTO 9" { 9 } else { 1 }, 0),
@@ -176,31 +179,31 @@ fn it_waits_for_nobody_and_starts_no_block() {
     }
     assert_eq!(info(&mut client, "s", "blocked_for"), 0);
     // FORCE takes from every key, and starts no block here either.
-    let (reply, keys) = shown(&mut client, &format!("f {} FORCE", quiet("bucket")));
+    let (reply, keys) = shown(&mut client, "f", &format!("{} FORCE", quiet("bucket")));
     assert_eq!((reply.granted, keys[0][0]), (1, 1));
-    let (reply, keys) = shown(&mut client, &format!("f {} FORCE", quiet("bucket")));
+    let (reply, keys) = shown(&mut client, "f", &format!("{} FORCE", quiet("bucket")));
     assert_eq!((reply.granted, keys[0][0]), (1, 0));
     assert_eq!(info(&mut client, "f", "used"), 2);
     assert_eq!(info(&mut client, "f", "blocked_for"), 0);
     // The policy made real: the same call starts it.
     client.run("RL.POLICY SET quiet WINDOW 10d LIMIT 1 ALGO bucket BLOCK 1h");
-    assert_eq!(shown(&mut client, &format!("s {}", quiet("bucket"))).0.granted, 0);
+    assert_eq!(shown(&mut client, "s", &quiet("bucket")).0.granted, 0);
     assert!(info(&mut client, "s", "blocked_for") > 3_590_000);
 }
 
 #[test]
 fn leases_beyond_the_limit_are_let_through_and_not_kept() {
     let (_server, mut client) = watching("LIMIT 1 ALGO concurrency");
-    let line = |id: &str| format!("k {} ID {id}", quiet("concurrency"));
+    let rule = |id: &str| format!("{} ID {id}", quiet("concurrency"));
     for (id, room) in [("a", 1), ("b", 0), ("a", 1), ("c", 0)] {
-        let (reply, keys) = shown(&mut client, &line(id));
+        let (reply, keys) = shown(&mut client, "k", &rule(id));
         assert_eq!((reply.granted, keys[0][0]), (1, room), "{id}");
     }
     assert_eq!(info(&mut client, "k", "used"), 1);
     for (id, ended) in [("b", 0), ("a", 1), ("a", 0)] {
         assert_eq!(client.int(format!("RL.RELEASE k ID {id}")), ended, "{id}");
     }
-    assert_eq!(shown(&mut client, &line("b")).1[0][0], 1);
+    assert_eq!(shown(&mut client, "k", &rule("b")).1[0][0], 1);
 }
 
 #[test]
@@ -208,16 +211,16 @@ fn one_command_makes_it_real_and_one_takes_it_back() {
     let (server, mut client) = watching("LIMIT 3 ALGO sliding");
     let replica = Server::builder().replica_of(&server).start();
     wait_for_replica(&server, &replica);
-    let line = format!("k {}", quiet("sliding"));
+    let rule = quiet("sliding");
     for _ in 0..5 {
-        assert!(acquirex(&mut client, &line).is_grant());
+        assert!(acquirex(&mut client, "k", &rule).is_grant());
     }
     client.run("RL.POLICY SET quiet WINDOW 10d LIMIT 3 ALGO sliding");
     // What it counted while it watched is in use.
-    let reply = acquirex(&mut client, &line);
+    let reply = acquirex(&mut client, "k", &rule);
     assert_eq!((reply.granted, reply.limit, reply.remaining), (0, 3, 0));
     client.run("RL.POLICY SET quiet WINDOW 10d LIMIT 3 ALGO sliding SHADOW FOR 1h");
-    assert!(acquirex(&mut client, &line).is_grant());
+    assert!(acquirex(&mut client, "k", &rule).is_grant());
     let expected = ([6, 1, 3], "granted=3,denied=1,shadow_denied=3".to_string());
     assert_eq!(counted(&mut client, "quiet"), expected);
     assert_same_digest(&server, &replica);
@@ -231,12 +234,11 @@ fn peek_says_what_a_call_would() {
         client.run(format!("CONFIG SET rl.enforce {enforce}"));
         client.run("FLUSHALL");
         for i in 0..6 {
-            let line =
-                format!("s r {} WINDOW 10d LIMIT 4 ALGO fixed COST 2 UPTO 2", quiet("fixed"));
+            let rules = format!("{} WINDOW 10d LIMIT 4 ALGO fixed COST 2 UPTO 2", quiet("fixed"));
             let before = counted(&mut client, "quiet");
-            let peeked = peek(&mut client, &line);
+            let peeked = peek(&mut client, "s r", &rules);
             assert_eq!(counted(&mut client, "quiet"), before);
-            let reply = acquirex(&mut client, &line);
+            let reply = acquirex(&mut client, "s r", &rules);
             let answer = |reply: &Reply| (reply.granted, reply.limit, reply.key);
             assert_eq!(answer(&peeked), answer(&reply), "{enforce}, call {i}");
         }
@@ -263,15 +265,15 @@ fn enforce_shadow_denies_nothing_and_counts_everything() {
                 let reply = client.acquire(algorithm, &rule(algorithm, 1, ""));
                 assert_eq!((reply.granted, reply.retry_after), (1, 0), "{case}, {algorithm}");
             }
-            let line = format!("{algorithm} {} UPTO 7 WITHKEYS", rule(algorithm, 1, "BLOCK 1h"));
-            let (reply, keys) = with_keys(&client.run(format!("RL.ACQUIREX {line}")));
+            let rule = rule(algorithm, 1, "BLOCK 1h UPTO 7 WITHKEYS");
+            let (reply, keys) = with_keys(&client.run(format!("RL.ACQUIREX {algorithm} '{rule}'")));
             assert_eq!((reply.granted, keys[0][0]), (7, 0), "{case}, {algorithm}");
             assert_eq!(info(&mut client, algorithm, "used"), 1, "{case}, {algorithm}");
             assert_eq!(info(&mut client, algorithm, "blocked_for"), 0, "{case}, {algorithm}");
         }
         for id in ["a", "b", "a"] {
-            let line = format!("l WINDOW 1h LIMIT 1 ALGO concurrency NAME leases ID {id}");
-            assert_eq!(acquirex(&mut client, line).granted, 1, "{case}, {id}");
+            let rule = format!("WINDOW 1h LIMIT 1 ALGO concurrency NAME leases ID {id}");
+            assert_eq!(acquirex(&mut client, "l", rule).granted, 1, "{case}, {id}");
         }
         client.run("RL.BLOCK k FOR 1h");
         assert!(client.acquire("k", &rule("fixed", 1, "")).is_grant(), "{case}");

@@ -68,7 +68,7 @@ fn its_limiters_are_buckets_like_any_other() {
     let mut client = primary.client();
     let replica = Server::builder().replica_of(&primary).start();
     throttle(&mut client, "k 4 1 3600 3");
-    let peeked = peek(&mut client, "k WINDOW 1h LIMIT 1 ALGO bucket BURST 5");
+    let peeked = peek(&mut client, "k", "WINDOW 1h LIMIT 1 ALGO bucket BURST 5");
     assert_eq!((peeked.granted, peeked.limit, peeked.remaining), (1, 5, 1));
     wait_for_replica(&primary, &replica);
     let digest = client.text("DEBUG DIGEST");
@@ -201,11 +201,11 @@ impl Quota {
         const NEAR_MS: i64 = 20;
         let Quota { key, max_burst, count, period } = self;
         let burst = max_burst + 1;
-        let call = format!("{key} WINDOW {period}s LIMIT {count} ALGO bucket BURST {burst} COST");
+        let rule = format!("WINDOW {period}s LIMIT {count} ALGO bucket BURST {burst} COST");
         let interval_ms = 1000.0 * *period as f64 / *count as f64;
         wait_for("a moment between the edges", || {
-            let full_in_ms = peek(client, format!("{call} 0")).reset_after;
-            let told = peek(client, format!("{call} {quantity}"));
+            let full_in_ms = peek(client, key, format!("{rule} 0")).reset_after;
+            let told = peek(client, key, format!("{rule} {quantity}"));
             let next_permit_ms = full_in_ms as f64 % interval_ms;
             let same_second = |ms: i64| ms <= 0 || (NEAR_MS..1000 - NEAR_MS).contains(&(ms % 1000));
             let is_between = next_permit_ms > NEAR_MS as f64

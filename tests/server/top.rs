@@ -148,9 +148,9 @@ fn only_denials_count_and_only_the_keys_that_denied() {
     client.take(3, "granted", &rule("sliding", 3, ""));
     let quiet = "WINDOW 1d LIMIT 9 ALGO fixed NAME quiet";
     for line in [
-        format!("RL.PEEK granted {CLOSED}"),
-        format!("RL.ACQUIREX watched {quiet}"),
-        format!("RL.ACQUIREX part {} UPTO 10", rule("fixed", 3, "")),
+        format!("RL.PEEK granted '{CLOSED}'"),
+        format!("RL.ACQUIREX watched '{quiet}'"),
+        format!("RL.ACQUIREX part '{} UPTO 10'", rule("fixed", 3, "")),
         "RL.REFUND part COST 1".into(),
         "RL.RELEASE part ID x".into(),
         "RL.BLOCK held FOR 1h".into(),
@@ -163,17 +163,17 @@ fn only_denials_count_and_only_the_keys_that_denied() {
     assert_eq!(client.info_number("rl", "rl_top_tracked"), 0);
     // Of four keys one has room, one is shadowed and two deny.
     let open = "WINDOW 1d LIMIT 9 ALGO fixed";
-    client.run(format!("RL.ACQUIREX room watched a b {open} {quiet} {CLOSED} {CLOSED}"));
+    client.run(format!("RL.ACQUIREX room watched a b '{open} {quiet} {CLOSED} {CLOSED}'"));
     deny(&mut client, "b", 1);
     client.run(acquire("held", open));
-    client.run(format!("RL.ACQUIREX forced {} COST 4 FORCE", rule("fixed", 3, "")));
+    client.run(format!("RL.ACQUIREX forced '{} COST 4 FORCE'", rule("fixed", 3, "")));
     let expected = counts(&[("b", 2), ("a", 1), ("forced", 1), ("held", 1)]);
     assert_eq!(brief(top(&mut client, "")), expected);
     assert_eq!(client.info_number("rl", "rl_top_tracked"), 4);
     // Nothing of it reached the replica, which refuses calls and answers about itself.
     wait_for_replica(&server, &replica);
     let mut behind = replica.client();
-    behind.run(format!("RL.PEEK a {CLOSED}"));
+    behind.run(format!("RL.PEEK a '{CLOSED}'"));
     behind.error(acquire("a", CLOSED));
     assert_eq!(top(&mut behind, ""), []);
     assert_eq!(info(&mut behind, "held", "denied_recently"), 0);

@@ -94,13 +94,13 @@ pub fn no_waiters(client: &mut Client) {
     wait_for("the queue to be empty", || (waiters(client) == 0).then_some(()));
 }
 
-/// A call for the only lease of a key.
-pub fn only(key: &str, id: &str, timeout: &str) -> String {
-    format!("{key} WINDOW 10d LIMIT 1 ALGO concurrency ID {id} TIMEOUT {timeout}")
+/// A call for the only lease of each key.
+pub fn only(keys: &str, id: &str, timeout: &str) -> String {
+    format!("{keys} 'WINDOW 10d LIMIT 1 ALGO concurrency ID {id} TIMEOUT {timeout}'")
 }
 
 pub fn take(client: &mut Client, line: impl AsRef<str>) {
-    let reply = acquirex(client, line.as_ref());
+    let reply = Reply::of(&client.run(words("RL.ACQUIREX").then(line.as_ref())));
     assert!(reply.is_grant(), "{}: {reply:?}", line.as_ref());
 }
 
@@ -115,7 +115,7 @@ fn a_hundred_are_served_in_order_and_evenly() {
     let server = Server::start();
     let mut client = server.client();
     client.run("RL.BLOCK k FOR 10m");
-    let queue = || Waiter::queue(&server, "k WINDOW 1s LIMIT 50 ALGO leaky TIMEOUT 20m");
+    let queue = || Waiter::queue(&server, "k 'WINDOW 1s LIMIT 50 ALGO leaky TIMEOUT 20m'");
     let waiters: Vec<Waiter> = (0..COUNT).map(|_| queue()).collect();
     let before = cpu_seconds(&mut client);
     thread::sleep(Duration::from_millis(1500));
@@ -172,27 +172,22 @@ fn each_algorithm_serves_at_the_moment_it_said() {
     let server = Server::start();
     let mut client = server.client();
     for algorithm in ALGORITHMS.into_iter().chain(["concurrency"]) {
-        let rule = format!("k WINDOW 300ms LIMIT 2 ALGO {algorithm}");
+        let rule = format!("WINDOW 300ms LIMIT 2 ALGO {algorithm}");
         let id =
             |id: &str| if algorithm == "concurrency" { format!("ID {id}") } else { String::new() };
         client.run("DEL k");
-        while acquirex(&mut client, format!("{rule} {}", id(&client_id()))).is_grant() {}
+        while acquirex(&mut client, "k", format!("{rule} {}", id(&client_id()))).is_grant() {}
         let mut waiter = server.client();
         let lateness = Lateness::start();
         let asked = Instant::now();
-        let wait = peek(&mut client, format!("{rule} {}", id("w"))).retry_after;
+        let wait = peek(&mut client, "k", format!("{rule} {}", id("w"))).retry_after;
         let known = Instant::now();
         if wait <= 0 {
             // It has come free meanwhile.
             continue;
         }
-        let call = words("RL.ACQUIREX").then(&format!("{rule} UPTO 2 TIMEOUT 5s {}", id("w")));
-        let called = if algorithm == "concurrency" {
-            words("RL.ACQUIREX").then(&format!("{rule} TIMEOUT 5s {}", id("w")))
-        } else {
-            call
-        };
-        let reply = Reply::of(&waiter.run(called));
+        let batch = if algorithm == "concurrency" { "" } else { "UPTO 2" };
+        let reply = acquirex(&mut waiter, "k", format!("{rule} {batch} TIMEOUT 5s {}", id("w")));
         let at = Instant::now();
         let allowance = LATE + lateness.allowance();
         assert!(reply.is_grant(), "{algorithm}: {reply:?}");
@@ -214,9 +209,9 @@ fn client_id() -> String {
 fn as_many_as_there_are_with_upto_and_what_each_key_says() {
     let server = Server::start();
     let mut client = server.client();
-    take(&mut client, "k WINDOW 10d LIMIT 5 ALGO fixed UPTO 5");
-    let mut waiter =
-        Waiter::queue(&server, "k other WINDOW 10d LIMIT 5 ALGO fixed UPTO 4 TIMEOUT 11d WITHKEYS");
+    take(&mut client, "k 'WINDOW 10d LIMIT 5 ALGO fixed UPTO 5'");
+    let line = "k other 'WINDOW 10d LIMIT 5 ALGO fixed UPTO 4 TIMEOUT 11d WITHKEYS'";
+    let mut waiter = Waiter::queue(&server, line);
     client.run("RL.REFUND k COST 3");
     let (reply, keys) = with_keys(&waiter.end().expect("an answer"));
     assert_eq!((reply.granted, reply.remaining, reply.key), (3, 0, 0));
@@ -249,9 +244,9 @@ fn none_is_taken_until_all_can_be() {
 fn one_with_a_timeout_queues_and_one_without_may_pass() {
     let server = Server::start();
     let mut client = server.client();
-    let rule = "k WINDOW 10d LIMIT 10 ALGO fixed";
-    take(&mut client, format!("{rule} UPTO 8"));
-    let call = |cost, options| format!("{rule} COST {cost} {options}");
+    let rule = "WINDOW 10d LIMIT 10 ALGO fixed";
+    take(&mut client, format!("k '{rule} UPTO 8'"));
+    let call = |cost, options| format!("k '{rule} COST {cost} {options}'");
     let mut large = Waiter::queue(&server, call(5, "TIMEOUT 11d"));
     let mut small = Waiter::queue(&server, call(1, "TIMEOUT 11d"));
     take(&mut client, call(1, ""));
@@ -269,11 +264,11 @@ fn who_is_behind_one_that_gave_up_is_served_at_once() {
     let mut client = server.client();
     let rule = |limit, cost| format!("WINDOW 10d LIMIT {limit} ALGO concurrency COST {cost}");
     take(&mut client, only("b", "holder", "0"));
-    take(&mut client, format!("a {} ID holder", rule(10, 5)));
-    let ab = format!("a b {} {} ID first TIMEOUT 10m", rule(10, 1), rule(1, 1));
+    take(&mut client, format!("a '{} ID holder'", rule(10, 5)));
+    let ab = format!("a b '{} {} ID first TIMEOUT 10m'", rule(10, 1), rule(1, 1));
     let mut first = Waiter::queue(&server, ab);
-    let large = Waiter::queue(&server, format!("a {} ID large TIMEOUT 10m", rule(10, 9)));
-    let mut small = Waiter::queue(&server, format!("a {} ID small TIMEOUT 10m", rule(10, 1)));
+    let large = Waiter::queue(&server, format!("a '{} ID large TIMEOUT 10m'", rule(10, 9)));
+    let mut small = Waiter::queue(&server, format!("a '{} ID small TIMEOUT 10m'", rule(10, 1)));
     thread::sleep(Duration::from_millis(20));
     assert!(small.waits(&mut client), "it overtook");
     client.run(format!("CLIENT KILL ID {}", large.id));
@@ -313,19 +308,19 @@ fn many_that_wait_for_other_keys_stop_nobody() {
 fn a_denial_that_time_cannot_change_is_immediate() {
     let server = Server::start();
     let mut client = server.client();
-    take(&mut client, "k WINDOW 10d LIMIT 2 ALGO sliding COST 2");
+    take(&mut client, "k 'WINDOW 10d LIMIT 2 ALGO sliding COST 2'");
     take(&mut client, only("c", "holder", "0"));
-    for (line, never) in [
+    for (key, rule, never) in [
         // It can never succeed.
-        ("k WINDOW 10d LIMIT 2 ALGO sliding COST 3 TIMEOUT 11d", true),
-        ("x WINDOW 10d LIMIT 0 ALGO fixed TIMEOUT 11d", true),
-        ("c WINDOW 10d LIMIT 1 ALGO concurrency COST 2 ID x TIMEOUT 10m", true),
+        ("k", "WINDOW 10d LIMIT 2 ALGO sliding COST 3 TIMEOUT 11d", true),
+        ("x", "WINDOW 10d LIMIT 0 ALGO fixed TIMEOUT 11d", true),
+        ("c", "WINDOW 10d LIMIT 1 ALGO concurrency COST 2 ID x TIMEOUT 10m", true),
         // Not in time.
-        ("k WINDOW 10d LIMIT 2 ALGO sliding TIMEOUT 9d", false),
-        ("k WINDOW 10d LIMIT 2 ALGO sliding TIMEOUT 0", false),
+        ("k", "WINDOW 10d LIMIT 2 ALGO sliding TIMEOUT 9d", false),
+        ("k", "WINDOW 10d LIMIT 2 ALGO sliding TIMEOUT 0", false),
     ] {
-        let reply = acquirex(&mut client, line);
-        assert_eq!((reply.granted, reply.retry_after < 0), (0, never), "{line}: {reply:?}");
+        let reply = acquirex(&mut client, key, rule);
+        assert_eq!((reply.granted, reply.retry_after < 0), (0, never), "{key} {rule}: {reply:?}");
     }
     // A lease may be released at any time.
     let mut waiter = Waiter::queue(&server, only("c", "w", "10m"));
@@ -344,14 +339,14 @@ fn where_blocking_is_denied_a_timeout_counts_as_0() {
     client.run(call.clone());
     let Value::Array(replies) = client.run("EXEC") else { panic!("no replies") };
     assert_eq!(Reply::of(&replies[0]).granted, 0);
-    let script = "return redis.call('RL.ACQUIREX', KEYS[1], unpack(ARGV))";
-    let rule = &only("k", "w", "10m")[2..];
-    let eval = words("EVAL").arg(script).then("1 k").then(rule);
+    let script = "return redis.call('RL.ACQUIREX', KEYS[1], ARGV[1])";
+    let eval = words("EVAL").arg(script).then("1").then(&only("k", "w", "10m"));
     assert_eq!(Reply::of(&client.run(eval)).granted, 0);
     // As many as there is room for.
     let mut queued: Vec<Waiter> =
         ["a", "b"].map(|id| Waiter::queue(&server, only("k", id, "10m"))).into();
-    assert_eq!(acquirex(&mut client, only("k", "c", "10m")).granted, 0);
+    let too_many = words("RL.ACQUIREX").then(&only("k", "c", "10m"));
+    assert_eq!(Reply::of(&client.run(too_many)).granted, 0);
     assert_eq!(waiters(&mut client), 2);
     client.run("RL.RELEASE k ID holder");
     assert!(queued[0].reply().is_grant());
@@ -373,15 +368,17 @@ fn what_does_not_go_with_a_timeout_is_refused() {
         ("TIMEOUT 5s RESERVE 1s", "ERR RESERVE does not go with TIMEOUT"),
         ("TIMEOUT", "ERR syntax error, TIMEOUT has no value"),
     ] {
-        assert_eq!(client.error(format!("RL.ACQUIREX k {rule} {options}")), expected);
+        assert_eq!(client.error(format!("RL.ACQUIREX k '{rule} {options}'")), expected);
     }
     for options in ["TIMEOUT -1", "TIMEOUT x", "TIMEOUT 1s TIMEOUT 2s", "TIMEOUT 1.5"] {
-        let line = client.error(format!("RL.ACQUIREX k {rule} {options}"));
+        let line = client.error(format!("RL.ACQUIREX k '{rule} {options}'"));
         assert!(line.contains("TIMEOUT"), "{options}: {line}");
     }
-    for command in ["RL.PEEK", "RL.ACQUIRE"] {
-        let line = client.error(format!("{command} k {rule} TIMEOUT 5s"));
-        assert!(line.contains("TIMEOUT"), "{command}: {line}");
+    for call in
+        [format!("RL.PEEK k '{rule} TIMEOUT 5s'"), format!("RL.ACQUIRE k {rule} TIMEOUT 5s")]
+    {
+        let line = client.error(call.as_str());
+        assert!(line.contains("TIMEOUT"), "{call}: {line}");
     }
     assert_eq!(client.int("EXISTS k"), 0);
 }
@@ -420,7 +417,7 @@ fn a_release_hands_on_at_once() {
 /// Each of these lets a waiter in long before its time.
 #[test]
 fn whatever_gives_permits_wakes() {
-    let full = |key: &str| format!("{key} WINDOW 10d LIMIT 1 ALGO fixed");
+    let full = "WINDOW 10d LIMIT 1 ALGO fixed";
     let server = Server::start();
     let mut client = server.client();
     let wakes: [(&str, &[&str]); 17] = [
@@ -456,14 +453,14 @@ fn whatever_gives_permits_wakes() {
         match name {
             "POLICY DEL" => {
                 client.run("RL.POLICY SET tight WINDOW 20d LIMIT 1 ALGO fixed");
-                take(&mut client, "k WINDOW 10d LIMIT 9 ALGO fixed NAME tight");
+                take(&mut client, "k 'WINDOW 10d LIMIT 9 ALGO fixed NAME tight'");
             }
             "BLOCK lifted" => drop(client.run("RL.BLOCK k FOR 10d")),
-            _ => take(&mut client, full("k")),
+            _ => take(&mut client, format!("k '{full}'")),
         }
         let line = match name {
-            "POLICY DEL" => format!("k WINDOW 10d LIMIT 9 ALGO fixed {named} TIMEOUT 1000d"),
-            _ => format!("{} {named} TIMEOUT 11d", full("k")),
+            "POLICY DEL" => format!("k 'WINDOW 10d LIMIT 9 ALGO fixed {named} TIMEOUT 1000d'"),
+            _ => format!("k '{full} {named} TIMEOUT 11d'"),
         };
         let mut waiter = Waiter::queue(&server, line);
         for command in commands {
@@ -499,7 +496,8 @@ fn a_policy_that_ends_by_itself_wakes() {
     let server = Server::start();
     let mut client = server.client();
     client.run("RL.POLICY SET plan WINDOW 10d LIMIT 1 ALGO concurrency FOR 300ms");
-    let call = |id| format!("k WINDOW 10d LIMIT 5 ALGO concurrency NAME plan ID {id} TIMEOUT 10m");
+    let call =
+        |id| format!("k 'WINDOW 10d LIMIT 5 ALGO concurrency NAME plan ID {id} TIMEOUT 10m'");
     take(&mut client, call("a"));
     let mut waiter = Waiter::queue(&server, call("b"));
     wait_for("the waiter", || (!waiter.waits(&mut client)).then_some(()));

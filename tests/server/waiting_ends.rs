@@ -17,14 +17,14 @@ const GONE: &str =
 fn a_deadline_is_met_and_the_denial_is_right() {
     let server = Server::start();
     let mut client = server.client();
-    take(&mut client, "c WINDOW 10s LIMIT 1 ALGO concurrency ID holder");
+    take(&mut client, "c 'WINDOW 10s LIMIT 1 ALGO concurrency ID holder'");
     let taken = Instant::now();
     let mut waiter = server.client();
     for timeout in [1_u64, 7, 50, 200, 450] {
         let lateness = Lateness::start();
         let begun = Instant::now();
-        let line = format!("c WINDOW 10s LIMIT 1 ALGO concurrency ID w TIMEOUT {timeout}");
-        let reply = acquirex(&mut waiter, line);
+        let rule = format!("WINDOW 10s LIMIT 1 ALGO concurrency ID w TIMEOUT {timeout}");
+        let reply = acquirex(&mut waiter, "c", rule);
         let took = begun.elapsed();
         let most = LATE + lateness.allowance();
         let timeout = Duration::from_millis(timeout);
@@ -39,8 +39,8 @@ fn a_deadline_is_met_and_the_denial_is_right() {
     assert_eq!(client.info_number("rl", "rl_waits_granted"), 0);
     assert_eq!(waiters(&mut client), 0);
     // It waited for a key that is as short, and took nothing of the other one.
-    let line = "free c WINDOW 10s LIMIT 1 ALGO concurrency ID w TIMEOUT 30";
-    assert_eq!(acquirex(&mut waiter, line).key, 1);
+    let rule = "WINDOW 10s LIMIT 1 ALGO concurrency ID w TIMEOUT 30";
+    assert_eq!(acquirex(&mut waiter, "free c", rule).key, 1);
     assert_eq!(client.int("EXISTS free"), 0);
 }
 
@@ -132,7 +132,7 @@ fn nothing_is_granted_while_writes_are_paused() {
         let rule = "WINDOW 10d LIMIT 100 ALGO concurrency COST 100";
         let mut waiters: Vec<Waiter> = (0..100)
             .map(|i| {
-                let line = format!("k {rule} ID w{i} TIMEOUT 20m");
+                let line = format!("k '{rule} ID w{i} TIMEOUT 20m'");
                 Waiter::queue_by(&server, &mut control, line)
             })
             .collect();
@@ -217,11 +217,11 @@ fn a_failover_with_waiters() {
     wait_for_replica(&primary, &replica);
     let mut client = primary.client();
     take(&mut client, only("k", "holder", "0"));
-    take(&mut client, "soon WINDOW 10d LIMIT 9 ALGO concurrency ID holder");
+    take(&mut client, "soon 'WINDOW 10d LIMIT 9 ALGO concurrency ID holder'");
     let mut waiters = hundred(&primary, "k");
     let mut busy: Vec<Client> = (0..20).map(|_| primary.client()).collect();
     for waiter in &mut busy {
-        waiter.send(["RL.ACQUIREX fast WINDOW 50ms LIMIT 1 ALGO bucket TIMEOUT 10m"]);
+        waiter.send(["RL.ACQUIREX fast 'WINDOW 50ms LIMIT 1 ALGO bucket TIMEOUT 10m'"]);
     }
     let failover = format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 10000", replica.port());
     // The primary learns a little later that the replica is there.
@@ -292,7 +292,7 @@ fn a_slot_that_moves_away_takes_its_waiters_along() {
 fn grants_to_waiters_are_replicated() {
     let primary = Server::start();
     let mut client = primary.client();
-    take(&mut client, "keeper WINDOW 10d LIMIT 9 ALGO sliding");
+    take(&mut client, "keeper 'WINDOW 10d LIMIT 9 ALGO sliding'");
     let replica = Server::builder().replica_of(&primary).start();
     wait_for_replica(&primary, &replica);
     let mut waiters = Vec::new();
@@ -300,8 +300,8 @@ fn grants_to_waiters_are_replicated() {
         for i in 0..6 {
             let mut waiter = primary.client();
             let line = format!(
-                "a:{algorithm} b:{algorithm} WINDOW 250ms LIMIT 2 ALGO {algorithm} WINDOW 10d LIMIT 99 \
-                 ALGO {algorithm} BURST 99 TIMEOUT {}",
+                "a:{algorithm} b:{algorithm} 'WINDOW 250ms LIMIT 2 ALGO {algorithm} WINDOW 10d LIMIT 99 \
+                 ALGO {algorithm} BURST 99 TIMEOUT {}'",
                 if i % 2 == 0 { "5s" } else { "4s" }
             );
             // Only buckets have a burst.

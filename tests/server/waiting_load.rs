@@ -88,14 +88,14 @@ fn measure(title: &str, count: usize, keys: usize) {
     let wakes = count.min(1000);
     let key = |i: usize| format!("k{}", i % keys);
     for i in 0..keys {
-        client.run(format!("RL.ACQUIREX {} {rule} UPTO {limit}", key(i)));
+        client.run(format!("RL.ACQUIREX {} '{rule} UPTO {limit}'", key(i)));
     }
-    client.run(format!("RL.ACQUIREX control WINDOW 10d LIMIT {wakes} ALGO fixed UPTO {wakes}"));
+    client.run(format!("RL.ACQUIREX control 'WINDOW 10d LIMIT {wakes} ALGO fixed UPTO {wakes}'"));
     let idle = (0..3).map(|_| p99(&mut client)).max().expect("one");
     let memory = client.info_number("memory", "used_memory");
     let begun = cpu(&mut client);
     let mut streams: Vec<TcpStream> =
-        (0..count).map(|i| wait_on(&server, &format!("{} {rule} TIMEOUT 11d", key(i)))).collect();
+        (0..count).map(|i| wait_on(&server, &format!("{} '{rule} TIMEOUT 11d'", key(i)))).collect();
     wait_up_to(Duration::from_secs(60), "all to wait", || {
         (waiters(&mut client) == count as i64).then_some(())
     });
@@ -162,7 +162,7 @@ fn all_come_due_at_once() {
     client.run("RL.BLOCK k FOR 10m");
     let rule = format!("WINDOW 10d LIMIT {count} ALGO fixed TIMEOUT 20m");
     let mut streams: Vec<TcpStream> =
-        (0..count).map(|i| wait_on(&server, &format!("k own{i} {rule}"))).collect();
+        (0..count).map(|i| wait_on(&server, &format!("k own{i} '{rule}'"))).collect();
     wait_for("all to wait", || (waiters(&mut client) == count as i64).then_some(()));
     let begun = Instant::now();
     client.run("RL.BLOCK k FOR 0");
@@ -182,7 +182,7 @@ fn all_come_due_at_once() {
 fn many_waits_leave_no_memory_behind() {
     let server = Server::start();
     let mut client = server.client();
-    client.run("RL.ACQUIREX k WINDOW 10d LIMIT 1 ALGO concurrency ID holder");
+    client.run("RL.ACQUIREX k 'WINDOW 10d LIMIT 1 ALGO concurrency ID holder'");
     let mut others: Vec<Client> = (0..20).map(|_| server.client()).collect();
     let mut round = |client: &mut Client| {
         for (i, other) in others.iter_mut().enumerate() {
@@ -191,7 +191,7 @@ fn many_waits_leave_no_memory_behind() {
         }
         others.iter_mut().for_each(|other| drop(other.receive().expect("a reply")));
         for other in &mut others[..4] {
-            other.send([words("RL.ACQUIREX k").then("WINDOW 2ms LIMIT 1 ALGO bucket TIMEOUT 1s")]);
+            other.send([words("RL.ACQUIREX k").arg("WINDOW 2ms LIMIT 1 ALGO bucket TIMEOUT 1s")]);
         }
         others[..4].iter_mut().for_each(|other| drop(other.receive()));
         client.run("PING");
@@ -257,7 +257,7 @@ fn random_waits_and_what_ends_them() {
     for server in [&primary, &replica] {
         server.client().run("DEBUG SET-ACTIVE-EXPIRE 0");
     }
-    client.run("RL.ACQUIREX last WINDOW 10d LIMIT 1 ALGO fixed");
+    client.run("RL.ACQUIREX last 'WINDOW 10d LIMIT 1 ALGO fixed'");
     crate::calls::assert_same_digest(&primary, &replica);
 }
 
@@ -271,11 +271,11 @@ fn waiting_call(random: &mut Random, number: usize) -> String {
         2 => "WINDOW 50ms LIMIT 3 ALGO fixed",
         _ => {
             return format!(
-                "RL.ACQUIREX {keys} WINDOW 100ms LIMIT 3 ALGO concurrency COST {cost} NAME plan ID {number} TIMEOUT {timeout}"
+                "RL.ACQUIREX {keys} 'WINDOW 100ms LIMIT 3 ALGO concurrency COST {cost} NAME plan ID {number} TIMEOUT {timeout}'"
             );
         }
     };
-    format!("RL.ACQUIREX {keys} {rule} COST {cost} TIMEOUT {timeout}")
+    format!("RL.ACQUIREX {keys} '{rule} COST {cost} TIMEOUT {timeout}'")
 }
 
 fn disturbance(random: &mut Random, client: &mut Client) -> String {

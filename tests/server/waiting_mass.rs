@@ -161,7 +161,9 @@ impl ServerClock {
 
     fn read(&self) -> Duration {
         let text = fs::read_to_string(&self.0).expect("the server's statistics");
-        Duration::from_nanos(text.split(' ').next().and_then(|ns| ns.parse().ok()).expect("a number"))
+        Duration::from_nanos(
+            text.split(' ').next().and_then(|ns| ns.parse().ok()).expect("a number"),
+        )
     }
 }
 

@@ -54,7 +54,8 @@ fn nobody_sleeps_past_its_moment_when_work_was_cut_short() {
         line(&format!("shared lease{i}"), &rules)
     };
     let mut clients = queue_all(&server, (0..MANY).map(call));
-    let passing = |cost| format!("RL.ACQUIREX {}", line("shared", &format!("{bucket} COST {cost}")));
+    let passing =
+        |cost| format!("RL.ACQUIREX {}", line("shared", &format!("{bucket} COST {cost}")));
     client.run(passing(1));
     for i in (0..MANY / 2).step_by(MANY / 20) {
         wait_for("the bucket to be full", || {

@@ -15,6 +15,21 @@ use rl_core::rule::{Algorithm, MAX_TIME_MS, Rule};
 /// Where the permits in use of one limiter saturate.
 const MAX_IN_USE: u64 = 1_000_000_000_000_000;
 
+/// The most permits that a limiter has when nobody uses it.
+fn capacity(rule: &Rule) -> u64 {
+    match rule.algorithm() {
+        _ if rule.limit() == 0 => 0,
+        Algorithm::Bucket => {
+            // No less than what comes in a millisecond, any part of a permit being one more.
+            let window = rule.window_ms() as u64;
+            let whole = rule.limit() / window;
+            let part = if whole * window < rule.limit() { 1 } else { 0 };
+            rule.burst().max(whole + part)
+        }
+        _ => rule.limit(),
+    }
+}
+
 /// What an algorithm keeps.
 #[derive(Clone, Debug, PartialEq)]
 enum State {
@@ -125,7 +140,7 @@ impl Key {
     /// How many acquisitions a call would get from this key alone at `now`.
     fn allows(&self, ask: &Ask, terms: &Terms<'_>, now: i64) -> u64 {
         let Ask { rule, cost, .. } = ask;
-        let capacity = rule.capacity();
+        let capacity = capacity(rule);
         if self.is_exempt(now) {
             return terms.upto;
         }
@@ -158,7 +173,7 @@ impl Key {
         if self.allows(ask, terms, from) > 0 {
             return Some(from);
         }
-        if ask.rule.capacity() == 0 || ask.cost > ask.rule.capacity() {
+        if capacity(&ask.rule) == 0 || ask.cost > capacity(&ask.rule) {
             return None;
         }
         Some(search(from, |t| self.allows(ask, terms, t) > 0))
@@ -166,7 +181,7 @@ impl Key {
 
     /// The first moment from `now` on at which nothing is in use.
     fn reset_at(&self, rule: &Rule, now: i64) -> i64 {
-        if rule.capacity() == 0 {
+        if capacity(rule) == 0 {
             return now.max(self.blocked_until);
         }
         search(now, |t| self.in_use(rule, t) == 0).max(self.blocked_until)
@@ -174,12 +189,12 @@ impl Key {
 
     fn remaining(&self, rule: &Rule, now: i64) -> u64 {
         if self.is_exempt(now) {
-            return rule.capacity();
+            return capacity(rule);
         }
-        if rule.capacity() == 0 || self.is_blocked(now) {
+        if capacity(rule) == 0 || self.is_blocked(now) {
             return 0;
         }
-        rule.capacity().saturating_sub(self.in_use(rule, now))
+        capacity(rule).saturating_sub(self.in_use(rule, now))
     }
 
     /// The clock may have stepped back since the key was written.
@@ -231,6 +246,11 @@ impl Key {
         self.stored.as_ref().map_or(0, |(rule, state)| state.void_at(rule))
     }
 
+    /// The window of the rule that last wrote it, 0 if none did.
+    pub fn window(&self) -> i64 {
+        self.stored.as_ref().map_or(0, |(rule, _)| rule.window_ms())
+    }
+
     /// Entries of the log, if it is one.
     pub fn entries(&self) -> Option<usize> {
         match &self.stored {
@@ -260,7 +280,7 @@ pub fn call(before: &[Key], asks: &[Ask], terms: &Terms<'_>) -> Answer {
     let (mut verdicts, mut after, mut wrote) = (Vec::new(), Vec::new(), Vec::new());
     for ((ask, key), alone) in asks.iter().zip(before).zip(&alone) {
         let Ask { rule, cost, block_ms, .. } = ask;
-        let capacity = rule.capacity();
+        let capacity = capacity(rule);
         let mut key = key.clone();
         let mut written = false;
         let mut retry_after_ms = 0;

@@ -40,11 +40,11 @@ impl Sliding {
         }
     }
 
-    /// The newest permits come back first.
+    /// The oldest permits come back first.
     pub fn give_back(&mut self, rule: &Rule, now: i64, n: u64) {
         self.grants = self.live(rule, now).copied().collect();
         let mut left = n;
-        for (_, permits) in self.grants.iter_mut().rev() {
+        for (_, permits) in self.grants.iter_mut() {
             let back = left.min(*permits);
             *permits -= back;
             left -= back;

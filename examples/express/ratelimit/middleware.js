@@ -5,7 +5,7 @@
 import { isIPv6 } from 'node:net';
 import { headersOf } from './decision.js';
 import { Limiter } from './limiter.js';
-import { argsOf, keyOf } from './rules.js';
+import { keyOf, textOf } from './rules.js';
 import { Away } from './store.js';
 
 /**
@@ -38,16 +38,16 @@ export function rateLimit(store, name, dimensions, options = {}) {
   const rules = Object.entries(dimensions).map(([dimension, { by, ...rule }]) => ({
     dimension,
     by,
-    args: argsOf({ name: `${name}.${dimension}`, ...rule }),
+    text: textOf({ name: `${name}.${dimension}`, ...rule }),
   }));
 
   /** @param {Request} req */
   const limitsOf = (req) =>
-    rules.flatMap(({ dimension, by, args }) => {
+    rules.flatMap(({ dimension, by, text }) => {
       const value = by?.(req);
       if (by && value == null) return [];
       const key = keyOf(name, dimension, by && String(value));
-      return [{ dimension, key, rule: args, id: `${key} ${args.join(' ')}` }];
+      return [{ dimension, key, rule: text, id: `${key} ${text}` }];
     });
 
   return async (req, res, next) => {

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 
 /**
- * A rule of RL.ACQUIREX. It is not checked here: the server does, and says what is wrong.
+ * A rule of RL.ACQUIREX. Whether its numbers make sense is for the server to say.
  *
  * Without `concurrency`: that wants a lease ID and a release at the end of the request, and a
  * denial of it must not be remembered, since a release can come at any time.
@@ -25,22 +25,62 @@ import { createHash } from 'node:crypto';
  * @typedef {object} Limit
  * @property {string} dimension
  * @property {string} key
- * @property {string[]} rule its arguments
+ * @property {string} rule in the words of the command, see `textOf`
  * @property {string} id key and rule in one string: what a denial or a batch belongs to
  */
 
 const MAX_PART = 64;
 
+/** @type {(pattern: RegExp) => (value: unknown) => boolean} */
+const word = (pattern) => (value) => typeof value === 'string' && pattern.test(value);
+
 /**
- * @param {Rule} rule
- * @returns {string[]}
+ * What an option can be. In the order in which they are always written, since the server remembers
+ * strings that repeat.
+ *
+ * @type {Record<keyof Rule, (value: unknown) => boolean>}
  */
-export function argsOf({ window, limit, algo, burst, cost, name }) {
-  const args = ['WINDOW', window, 'LIMIT', limit, 'ALGO', algo];
-  if (burst !== undefined) args.push('BURST', burst);
-  if (cost !== undefined) args.push('COST', cost);
-  if (name !== undefined) args.push('NAME', name);
-  return args.map(String);
+const OPTIONS = {
+  window: word(/^\d+[a-z]*$/),
+  limit: Number.isSafeInteger,
+  algo: word(/^[a-z]+$/),
+  burst: Number.isSafeInteger,
+  cost: Number.isSafeInteger,
+  name: word(/^[\w.-]{1,64}$/),
+};
+
+/**
+ * A rule as the command wants it. All rules are one argument, in which white space begins the next
+ * word: a cost of `1 FORCE` would pass any limit. So only integers and single words get in.
+ *
+ * @param {Rule} rule
+ */
+export function textOf(rule) {
+  for (const option of Object.keys(rule)) {
+    if (!Object.hasOwn(OPTIONS, option)) throw new TypeError(`a rule has no ${option}`);
+  }
+  const options = /** @type {[keyof Rule, (value: unknown) => boolean][]} */ (
+    Object.entries(OPTIONS)
+  );
+  return options
+    .filter(([option]) => rule[option] !== undefined)
+    .map(([option, fits]) => {
+      const value = rule[option];
+      if (!fits(value)) throw new TypeError(`${option} cannot be ${JSON.stringify(value)}`);
+      return `${option.toUpperCase()} ${value}`;
+    })
+    .join(' ');
+}
+
+/**
+ * The last argument of a call, for up to so many acquisitions.
+ *
+ * @param {Limit[]} limits
+ * @param {number} upTo
+ */
+export function rulesOf(limits, upTo) {
+  const rules = limits.map((limit) => limit.rule).join(' ');
+  return upTo > 1 ? `${rules} UPTO ${upTo} WITHKEYS` : `${rules} WITHKEYS`;
 }
 
 /**

@@ -8,6 +8,7 @@
 import { once } from 'node:events';
 import { Cluster, Command, Redis, ReplyError } from 'ioredis';
 import { OutageLog } from './outage-log.js';
+import { rulesOf } from './rules.js';
 
 /** @import { Limit } from './rules.js' */
 
@@ -28,10 +29,10 @@ class Acquire extends Command {
 
   /**
    * @param {string[]} keys
-   * @param {string[]} args
+   * @param {string} rules
    */
-  constructor(keys, args) {
-    super('RL.ACQUIREX', [...keys, ...args], { replyEncoding: 'utf8' });
+  constructor(keys, rules) {
+    super('RL.ACQUIREX', [...keys, rules], { replyEncoding: 'utf8' });
     this.#keys = keys;
   }
 
@@ -67,13 +68,8 @@ export class Store {
    * @returns {Promise<any[]>}
    */
   async acquire(limits, upTo = 1) {
-    const args = limits.flatMap((limit) => limit.rule);
-    if (upTo > 1) args.push('UPTO', String(upTo));
-    args.push('WITHKEYS');
-    const command = new Acquire(
-      limits.map((limit) => limit.key),
-      args,
-    );
+    const keys = limits.map((limit) => limit.key);
+    const command = new Acquire(keys, rulesOf(limits, upTo));
     try {
       return await inTime(this.timeout, /** @type {any} */ (this.#client.sendCommand(command)));
     } catch (error) {

@@ -50,9 +50,7 @@ async function check({ denials }, { limits: [limit], retryAfter }) {
   peeks.refused += 1;
   if (peeks.refused % 10 && retryAfter > 20) return;
   const until = denials.get(limit.id)?.until ?? 0;
-  const [granted] = /** @type {number[]} */ (
-    await server.call('RL.PEEK', limit.key, ...limit.rule)
-  );
+  const [granted] = /** @type {number[]} */ (await server.call('RL.PEEK', limit.key, limit.rule));
   // The answer means something only if it came before the memory of the denial ended.
   if (performance.now() >= until) peeks.tooLate += 1;
   else peeks[granted ? 'wrong' : 'right'] += 1;

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { headersOf } from '../ratelimit/decision.js';
 import { connect } from '../ratelimit/index.js';
 import { Limiter } from '../ratelimit/limiter.js';
-import { argsOf, keyOf } from '../ratelimit/rules.js';
+import { keyOf, textOf } from '../ratelimit/rules.js';
 import { AppServer, RedisServer, farAway } from './servers.js';
 
 /** @type {RedisServer} */
@@ -73,7 +73,7 @@ test('overload is refused and no outage', async (t) => {
   t.after(() => store.close());
   await store.warmUp();
   const limiter = new Limiter(store, 'overload', { batch: 20 });
-  const rule = argsOf({ window: '1s', limit: 2000, algo: 'bucket', burst: 100 });
+  const rule = textOf({ window: '1s', limit: 2000, algo: 'bucket', burst: 100 });
   const limits = [{ dimension: 'all', key: keyOf('overload', 'all'), rule, id: 'all' }];
 
   const callsBefore = await server.calls('rl.acquirex');

@@ -7,14 +7,14 @@ import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from '../ratelimit/index.js';
 import { Limiter } from '../ratelimit/limiter.js';
-import { argsOf, keyOf } from '../ratelimit/rules.js';
+import { keyOf, textOf } from '../ratelimit/rules.js';
 import { RedisServer } from './servers.js';
 
 /** @returns {import('../ratelimit/rules.js').Limit[]} */
 const limits = (/** @type {string} */ user, limit = 5) => {
   const key = keyOf('trial', 'user', user);
-  const rule = argsOf({ window: '1m', limit, algo: 'sliding' });
-  return [{ dimension: 'user', key, rule, id: `${key} ${rule.join(' ')}` }];
+  const rule = textOf({ window: '1m', limit, algo: 'sliding' });
+  return [{ dimension: 'user', key, rule, id: `${key} ${rule}` }];
 };
 
 for (const trial of ['full memory', "caller's bug"]) {

@@ -53,16 +53,7 @@ test('without telling the keys they would not', async (t) => {
   const client = new Cluster([nodes[0].url]);
   const before = await moved();
   for (const route of ROUTES) {
-    await client.call(
-      'RL.PEEK',
-      `rl:{${route}}:all`,
-      'WINDOW',
-      '1h',
-      'LIMIT',
-      '2',
-      'ALGO',
-      'bucket',
-    );
+    await client.call('RL.PEEK', `rl:{${route}}:all`, 'WINDOW 1h LIMIT 2 ALGO bucket');
   }
   client.disconnect();
   const count = (await moved()) - before;

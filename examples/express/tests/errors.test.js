@@ -14,7 +14,7 @@ import { RedisServer, waitFor } from './servers.js';
 const LIMIT = {
   dimension: 'all',
   key: 'rl:{errors}:all',
-  rule: 'WINDOW 1m LIMIT 5 ALGO sliding'.split(' '),
+  rule: 'WINDOW 1m LIMIT 5 ALGO sliding',
   id: '',
 };
 

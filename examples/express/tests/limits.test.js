@@ -68,7 +68,7 @@ test('two dimensions refuse on their own and leak nothing', async () => {
   };
   // With COST 0, since RL.PEEK answers what a call would, and that would take a permit.
   const remaining = async (/** @type {string} */ key, /** @type {number} */ limit) =>
-    (await server.peek(key, 'WINDOW', '1h', 'LIMIT', limit, 'ALGO', 'sliding', 'COST', 0))[2];
+    (await server.peek(key, `WINDOW 1h LIMIT ${limit} ALGO sliding COST 0`))[2];
 
   assert.equal(await statuses('ann'), 3);
   assert.equal(await remaining(keyOf('two', 'ip', '127.0.0.1'), 5), 2); // refusals took nothing
@@ -80,9 +80,9 @@ test('the headers say what the server says', async () => {
   for (let i = 0; i < 2; i++) {
     // RL.PEEK answers what the next call will.
     const reply = await server.peek(
-      ...[keyOf('headers', 'ip', '127.0.0.1'), keyOf('headers', 'user', 'ann')],
-      ...['WINDOW', '90500ms', 'LIMIT', 9, 'ALGO', 'bucket', 'BURST', 12, 'COST', 2],
-      ...['WINDOW', '1h', 'LIMIT', 100, 'ALGO', 'sliding', 'WITHKEYS'],
+      keyOf('headers', 'ip', '127.0.0.1'),
+      keyOf('headers', 'user', 'ann'),
+      'WINDOW 90500ms LIMIT 9 ALGO bucket BURST 12 COST 2 WINDOW 1h LIMIT 100 ALGO sliding WITHKEYS',
     );
     const { status, headers } = await get('/headers', { 'x-user': 'ann' });
     assert.equal(status, 200);

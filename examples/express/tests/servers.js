@@ -124,12 +124,18 @@ export class RedisServer {
     return Number(stats.split(`cmdstat_${command}:calls=`)[1]?.split(',')[0] ?? 0);
   }
 
+  /** How many commands the server has carried out. */
+  async commands() {
+    const stats = await this.client.info('stats');
+    return Number(/total_commands_processed:(\d+)/.exec(stats)?.[1]);
+  }
+
   async moved() {
     const stats = await this.client.info('errorstats');
     return Number(/errorstat_MOVED:count=(\d+)/.exec(stats)?.[1] ?? 0);
   }
 
-  /** @param {(string | number)[]} args */
+  /** @param {string[]} args the keys and the rules */
   async peek(...args) {
     return /** @type {any[]} */ (await this.client.call('RL.PEEK', ...args));
   }

@@ -1,6 +1,7 @@
 """What a request is limited by: a key in Redis, and the rule that holds for it."""
 
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 from urllib.parse import quote
@@ -11,10 +12,20 @@ Algo = Literal["sliding", "bucket", "leaky", "fixed", "counter"]
 
 MAX_PART = 64
 
+# What keeps a word of a rule one word.
+_WORDS = {
+    "window": re.compile(r"[0-9]+[a-z]*"),
+    "algo": re.compile(r"[a-z]+"),
+    "name": re.compile(r"[A-Za-z0-9_.-]{1,64}"),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule of RL.ACQUIREX. It is not checked here: the server does, and says what is wrong."""
+    """A rule of RL.ACQUIREX. Whether its numbers make sense is for the server to say.
+
+    All rules of a call are one argument, in which white space begins the next word: a cost of
+    "1 FORCE" would pass any limit. So only integers and single words get in."""
 
     window: str
     """`500ms`, `60s`, `5m`, `1h`, `1d`. A bare number is milliseconds."""
@@ -25,15 +36,21 @@ class Rule:
     name: str | None = None
     """For RL.POLICY and the counters in INFO rl. By default `route.dimension`."""
 
-    def args(self) -> list[str | int]:
-        args: list[str | int] = ["WINDOW", self.window, "LIMIT", self.limit, "ALGO", self.algo]
-        if self.burst is not None:
-            args += ["BURST", self.burst]
-        if self.cost != 1:
-            args += ["COST", self.cost]
-        if self.name is not None:
-            args += ["NAME", self.name]
-        return args
+    def __post_init__(self) -> None:
+        for option, value in self._options():
+            word = _WORDS.get(option)
+            fits = type(value) is str and word.fullmatch(value) if word else type(value) is int
+            if not fits:
+                raise ValueError(f"{option} cannot be {value!r}")
+
+    def _options(self) -> list[tuple[str, str | int]]:
+        """Always in this order: the server remembers strings that repeat."""
+        options = ("window", "limit", "algo", "burst", "cost", "name")
+        values = [(option, getattr(self, option)) for option in options]
+        return [(option, value) for option, value in values if value is not None]
+
+    def text(self) -> str:
+        return " ".join(f"{option.upper()} {value}" for option, value in self._options())
 
 
 class Limit(NamedTuple):
@@ -45,6 +62,12 @@ class Limit(NamedTuple):
 
 
 Limits = tuple[Limit, ...]
+
+
+def rules_of(limits: Limits, upto: int) -> str:
+    """The last argument of a call, for up to so many acquisitions."""
+    rules = " ".join(limit.rule.text() for limit in limits)
+    return f"{rules} UPTO {upto} WITHKEYS" if upto > 1 else f"{rules} WITHKEYS"
 
 
 def key_of(route: str, dimension: str, value: str | None = None) -> str:

@@ -14,7 +14,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from .outage import OutageLog
-from .rules import Limits
+from .rules import Limits, rules_of
 
 
 class Away(Exception):
@@ -48,16 +48,14 @@ class Store:
         """Takes up to `upto` permits from every limit, or from none. Never tried twice: a call
         that timed out may have been carried out."""
         keys = [limit.key for limit in limits]
-        args = [arg for limit in limits for arg in limit.rule.args()]
-        if upto > 1:
-            args += ["UPTO", upto]
+        rules = rules_of(limits, upto)
         clock = asyncio.get_running_loop().time
         deadline = clock() + self.timeout
         left = 0.0
         try:
             async with asyncio.timeout_at(deadline), self._turns:
                 left = deadline - clock()
-                reply: list[Any] = await self._execute("RL.ACQUIREX", *keys, *args, "WITHKEYS")
+                reply: list[Any] = await self._execute("RL.ACQUIREX", *keys, rules)
                 return reply
         except TimeoutError:
             late = f"within {self.timeout * 1000:.0f} ms"
@@ -87,9 +85,8 @@ class Store:
 
 
 class ClusterStore(Store):
-    """A cluster. Left alone, redis-py asks a node for the positions of the keys before each call
-    (COMMAND GETKEYS, since those of RL.ACQUIREX vary). All keys of a call share a slot, so the
-    first one tells the node."""
+    """A cluster. redis-py would find the node by itself, but not say which one has failed. All keys
+    of a call share a slot, so the first one tells the node."""
 
     _topology: asyncio.Task[Any] | None = None
     _failed_node: str | None = None

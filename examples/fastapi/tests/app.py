@@ -63,7 +63,7 @@ class CheckedDenyCache(DenyCache):
         until = self._denials[limit.key, limit.rule].until
         peeks["refused"] += 1
         if peeks["refused"] % 10 == 0 or until - time.monotonic() < 0.02:
-            granted, *_ = server.execute_command("RL.PEEK", limit.key, *limit.rule.args())
+            granted, *_ = server.execute_command("RL.PEEK", limit.key, limit.rule.text())
             # The answer means something only if it came before the memory of the denial ended.
             if time.monotonic() < until:
                 peeks["wrong" if granted else "right"] += 1

@@ -1,7 +1,6 @@
 """What a client sees while Redis is there."""
 
 import asyncio
-from typing import Any
 
 import httpx
 import pytest
@@ -11,9 +10,10 @@ from ratelimit.rules import MAX_PART, key_of
 from .servers import AppServer, RedisServer, app_server
 
 
-def remaining(server: RedisServer, key: str, *rule: Any) -> int:
+def remaining(server: RedisServer, key: str, limit: int) -> int:
     # With COST 0, since RL.PEEK answers what a call would, and that would take a permit.
-    return int(server.client.execute_command("RL.PEEK", key, *rule, "COST", 0)[2])
+    rule = f"WINDOW 1h LIMIT {limit} ALGO sliding COST 0"
+    return int(server.client.execute_command("RL.PEEK", key, rule)[2])
 
 
 async def test_exactly_the_limit_of_a_burst_passes(client: httpx.AsyncClient) -> None:
@@ -44,13 +44,11 @@ async def test_two_dimensions_refuse_on_their_own_and_leak_nothing(
         calls = (client.get("/two", headers={"x-user": user}) for _ in range(count))
         return sorted(answer.status_code for answer in await asyncio.gather(*calls))
 
-    ip = key_of("two", "ip", "127.0.0.1"), "WINDOW", "1h", "LIMIT", 5, "ALGO", "sliding"
-    bob = key_of("two", "user", "bob"), "WINDOW", "1h", "LIMIT", 3, "ALGO", "sliding"
-
+    ip, bob = key_of("two", "ip", "127.0.0.1"), key_of("two", "user", "bob")
     assert await statuses("ann", 13) == [200] * 3 + [429] * 10
-    assert remaining(server, *ip) == 2  # ann's ten refusals took nothing from it
+    assert remaining(server, ip, 5) == 2  # ann's ten refusals took nothing from it
     assert await statuses("bob", 13) == [200] * 2 + [429] * 11
-    assert remaining(server, *bob) == 1  # nor did those of the address from bob
+    assert remaining(server, bob, 3) == 1  # nor did those of the address from bob
 
 
 async def test_the_headers_say_what_the_server_says(
@@ -60,8 +58,8 @@ async def test_the_headers_say_what_the_server_says(
         # RL.PEEK answers what the next call will.
         *_, states = server.client.execute_command(
             *("RL.PEEK", key_of("headers", "ip", "127.0.0.1"), key_of("headers", "user", "ann")),
-            *("WINDOW", "90500ms", "LIMIT", 9, "ALGO", "bucket", "BURST", 12, "COST", 2),
-            *("WINDOW", "1h", "LIMIT", 100, "ALGO", "sliding", "WITHKEYS"),
+            "WINDOW 90500ms LIMIT 9 ALGO bucket BURST 12 COST 2"
+            " WINDOW 1h LIMIT 100 ALGO sliding WITHKEYS",
         )
         answer = await client.get(path, headers={"x-user": "ann"})
         assert answer.status_code == status

@@ -96,10 +96,12 @@ func TestAllOrNothing(t *testing.T) {
 			}
 		}
 		for key, want := range map[string]int64{"ip:a": 0, "ip:b": 1, "ip:c": 2, "user:bob": 0, "user:dan": 0} {
-			reply := peek(t, server, "rl:{"+name+"}:"+key, "WINDOW", "1m", "LIMIT", 5, "ALGO", "sliding", "COST", 0)
+			limit := 5
 			if strings.HasPrefix(key, "user") {
-				reply = peek(t, server, "rl:{"+name+"}:"+key, "WINDOW", "1m", "LIMIT", 3, "ALGO", "sliding", "COST", 0)
+				limit = 3
 			}
+			rule := fmt.Sprintf("WINDOW 1m LIMIT %d ALGO sliding COST 0", limit)
+			reply := peek(t, server, "rl:{"+name+"}:"+key, rule)
 			if reply[2] != want {
 				t.Errorf("%s has %v left, want %d", key, reply[2], want)
 			}
@@ -122,10 +124,10 @@ func TestHeaders(t *testing.T) {
 		a := api.get(t, "User", "ann")
 		// Cost 0 shows what is left.
 		reply := peek(t, server, "rl:{head}:all", "rl:{head}:ip:127.0.0.1", "rl:{head}:user:ann",
-			"WINDOW", "1500ms", "LIMIT", 9, "ALGO", "fixed", "COST", 0,
-			"WINDOW", "1h", "LIMIT", 100, "ALGO", "sliding", "COST", 0,
-			"WINDOW", "1h", "LIMIT", 10, "ALGO", "bucket", "BURST", 30, "COST", 0,
-			"WITHKEYS")
+			"WINDOW 1500ms LIMIT 9 ALGO fixed COST 0 "+
+				"WINDOW 1h LIMIT 100 ALGO sliding COST 0 "+
+				"WINDOW 1h LIMIT 10 ALGO bucket BURST 30 COST 0 "+
+				"WITHKEYS")
 		field := func(key, i int) int64 { return reply[6].([]any)[key].([]any)[i].(int64) }
 		up := func(ms int64) int64 { return (ms + 999) / 1000 }
 
@@ -235,7 +237,8 @@ func TestAttack(t *testing.T) {
 			client, _ := connect(t, server.Addr)
 			limited := limiter(t, "attack", ratelimit.Options{Client: client}, all(rule)).Wrap(ok)
 			denied := func() (bool, time.Time) {
-				reply := peek(t, server, "rl:{attack}:all", "WINDOW", window.Milliseconds(), "LIMIT", limit, "ALGO", "sliding")
+				text := fmt.Sprintf("WINDOW %d LIMIT %d ALGO sliding", window.Milliseconds(), limit)
+				reply := peek(t, server, "rl:{attack}:all", text)
 				return reply[0] == int64(0), time.Now().Add(time.Duration(reply[3].(int64)) * time.Millisecond)
 			}
 
@@ -458,5 +461,55 @@ func TestNew(t *testing.T) {
 	}
 	if _, err := ratelimit.New("{x}", ratelimit.Options{Client: client}, all(perMinute(1))); err == nil {
 		t.Error("braces in a route's name would move its keys")
+	}
+}
+
+// All rules of a call are one string, in which nobody hides a word of his own. (Types see to it that
+// a cost is a number, and there is no lease that an ID could name.)
+func TestHostileRules(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client, calls := connect(t, server.Addr)
+	o := ratelimit.Options{Client: client}
+	rule := func(change func(*ratelimit.Rule)) ratelimit.Limit {
+		r := perMinute(5)
+		change(&r)
+		return all(r)
+	}
+	for _, word := range []string{"a b", "a FORCE", "a\tFORCE", "a\n", "\u00a0", "a COST 0", strings.Repeat("x", 65)} {
+		for what, limit := range map[string]ratelimit.Limit{
+			"rule name": rule(func(r *ratelimit.Rule) { r.Name = word }),
+			"algo":      rule(func(r *ratelimit.Rule) { r.Algo = ratelimit.Algo("sliding " + word) }),
+			"name":      {Name: word, Rule: perMinute(5)},
+		} {
+			if _, err := ratelimit.New("route", o, limit); err == nil || !strings.Contains(err.Error(), what) {
+				t.Errorf("%s %q: %v", what, word, err)
+			}
+		}
+		if _, err := ratelimit.New(word, o, all(perMinute(5))); err == nil {
+			t.Errorf("route %q is taken", word)
+		}
+	}
+	if n := calls.Load(); n != 0 || server.Calls() != 0 {
+		t.Errorf("%d calls were made", n)
+	}
+}
+
+// The server remembers a string that it has parsed twice. A route always sends the same one.
+func TestRulesRepeat(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client, calls := connect(t, server.Addr)
+	user := ratelimit.Rule{Window: time.Hour, Limit: 10, Algo: ratelimit.Bucket, Burst: 30, Cost: 2, Name: "u"}
+	api := serve(t, limiter(t, "repeat", ratelimit.Options{Client: client},
+		all(perMinute(100)), ratelimit.Limit{Name: "user", By: header("User"), Rule: user},
+	).Wrap(ok))
+	for i := range 10 {
+		if a := api.get(t, "User", fmt.Sprintf("user-%d FORCE", i)); a.status != 200 {
+			t.Errorf("user %d: %d", i, a.status)
+		}
+	}
+	if parsed := server.Stat("rl", "rl_rules_parsed:"); calls.Load() != 10 || parsed != 2 {
+		t.Errorf("%d calls, of which %d were parsed, want 2", calls.Load(), parsed)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -36,25 +35,32 @@ type Rule struct {
 	Name   string // lets an operator change the numbers with RL.POLICY; may be empty
 }
 
-// args is the rule in the words of RL.ACQUIREX. The server judges it: a rule that is wrong is an
-// error of its call.
-func (r Rule) args() []string {
-	a := []string{
-		"WINDOW", strconv.FormatInt(r.Window.Milliseconds(), 10),
-		"LIMIT", strconv.FormatInt(r.Limit, 10),
-		"ALGO", string(r.Algo),
+// text is the rule in the words of RL.ACQUIREX, always in the same order: the server remembers
+// strings that repeat. The server judges the numbers: a rule that is wrong is an error of its call.
+//
+// All rules of a call are one argument, in which white space begins the next word: a name such as
+// "a FORCE" would pass any limit. So single words only get in, besides integers.
+func (r Rule) text() (string, error) {
+	if !algos.MatchString(string(r.Algo)) {
+		return "", fmt.Errorf("algo %q must be one word", r.Algo)
 	}
+	s := fmt.Sprintf("WINDOW %d LIMIT %d ALGO %s", r.Window.Milliseconds(), r.Limit, r.Algo)
 	if r.Burst != 0 {
-		a = append(a, "BURST", strconv.FormatInt(r.Burst, 10))
+		s += fmt.Sprintf(" BURST %d", r.Burst)
 	}
 	if r.Cost != 0 {
-		a = append(a, "COST", strconv.FormatInt(r.Cost, 10))
+		s += fmt.Sprintf(" COST %d", r.Cost)
 	}
 	if r.Name != "" {
-		a = append(a, "NAME", r.Name)
+		if !names.MatchString(r.Name) {
+			return "", fmt.Errorf("rule name %q must be 1 to 64 letters, digits, _, . or -", r.Name)
+		}
+		s += " NAME " + r.Name
 	}
-	return a
+	return s, nil
 }
+
+var algos = regexp.MustCompile(`^[a-z]+$`)
 
 // Limit is one dimension of a route: all requests, those of an address, those of a user.
 type Limit struct {
@@ -101,8 +107,7 @@ type query struct {
 // rule is a Limit, prepared.
 type rule struct {
 	Limit
-	args []string
-	text string // identifies the rule, with its cost
+	text string // as the server gets it; identifies the rule, with its cost
 }
 
 func prepare(limits []Limit) ([]*rule, error) {
@@ -118,8 +123,11 @@ func prepare(limits []Limit) ([]*rule, error) {
 			return nil, fmt.Errorf("ratelimit: %q: concurrency needs leases, which this middleware does not hold", l.Name)
 		}
 		seen[l.Name] = true
-		args := l.Rule.args()
-		rules = append(rules, &rule{Limit: l, args: args, text: strings.Join(args, " ")})
+		text, err := l.Rule.text()
+		if err != nil {
+			return nil, fmt.Errorf("ratelimit: %q: %w", l.Name, err)
+		}
+		rules = append(rules, &rule{Limit: l, text: text})
 	}
 	return rules, nil
 }
@@ -130,13 +138,12 @@ func (q query) command(n int) []any {
 	for _, k := range q.keys {
 		c = append(c, k)
 	}
+	var rules strings.Builder
 	for _, r := range q.rules {
-		for _, a := range r.args {
-			c = append(c, a)
-		}
+		rules.WriteString(r.text + " ")
 	}
 	if n > 1 {
-		c = append(c, "UPTO", n)
+		fmt.Fprintf(&rules, "UPTO %d ", n)
 	}
-	return append(c, "WITHKEYS")
+	return append(c, rules.String()+"WITHKEYS")
 }

@@ -49,9 +49,27 @@ impl Words {
     }
 }
 
-/// The words of a line, none of them with a space inside.
+/// The words of a line as one types it in redis-cli: what stands in quotes is one argument.
 pub fn words(line: &str) -> Words {
-    Words(line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect())
+    let mut words = Vec::new();
+    let mut rest = line.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let (word, behind) = if matches!(first, '\'' | '"') {
+            let quoted = rest[1..].split_once(first);
+            let (word, behind) = quoted.unwrap_or_else(|| panic!("an open quote: {line}"));
+            let ends = behind.is_empty() || behind.starts_with(char::is_whitespace);
+            assert!(ends && !word.contains('\\'), "more than a quoted argument: {line}");
+            (word, behind)
+        } else {
+            let (word, behind) =
+                rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len()));
+            assert!(!word.contains(['\'', '"']), "a quote within a word: {line}");
+            (word, behind)
+        };
+        words.push(word.as_bytes().to_vec());
+        rest = behind.trim_start();
+    }
+    Words(words)
 }
 
 /// Arguments of any bytes.

@@ -211,11 +211,16 @@ impl Server {
         self.spawn().unwrap_or_else(|log| panic!("the server did not start again:\n{log}"));
     }
 
+    /// Shuts the server down in order, `SAVE` or `NOSAVE`.
+    pub fn shut_down(&mut self, how: &str) {
+        // The connection ends without a reply.
+        let _ = self.client().call(format!("SHUTDOWN {how}"));
+        self.wait_for_exit();
+    }
+
     /// Shuts the server down in order, saving, and starts it again.
     pub fn restart(&mut self) {
-        // The connection ends without a reply.
-        let _ = self.client().call("SHUTDOWN SAVE");
-        self.wait_for_exit();
+        self.shut_down("SAVE");
         self.respawn();
     }
 

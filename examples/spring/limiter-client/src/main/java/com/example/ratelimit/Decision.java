@@ -67,11 +67,12 @@ public record Decision(Outcome outcome, int binding, boolean local, Map<String, 
 
     private static Map<String, String> headers(List<Quota> quotas, boolean passed, long wait) {
         Map<String, String> headers = new LinkedHashMap<>();
-        headers.put("RateLimit-Policy", join(quotas, quota -> "\"%s\";q=%d;w=%d"
-                .formatted(quota.name(), quota.quota(), seconds(quota.window()))));
+        headers.put(
+                "RateLimit-Policy",
+                join(quotas, quota -> '"' + quota.name() + "\";q=" + quota.quota() + ";w=" + seconds(quota.window())));
         headers.put("RateLimit", join(quotas, quota -> {
             long time = passed || quota.granted() ? quota.resetAfter() : quota.retryAfter();
-            String state = "\"%s\";r=%d".formatted(quota.name(), quota.remaining());
+            String state = '"' + quota.name() + "\";r=" + quota.remaining();
             return time < 0 ? state : state + ";t=" + seconds(time);
         }));
         if (!passed && wait >= 0) {

@@ -24,6 +24,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.regex.Pattern;
+import java.util.stream.Collectors;
 import org.springframework.core.task.SimpleAsyncTaskExecutor;
 import org.springframework.dao.DataAccessException;
 import org.springframework.data.redis.connection.RedisClusterConfiguration;
@@ -119,21 +120,9 @@ final class LimiterConnection implements AutoCloseable {
     CompletableFuture<Reply> acquire(List<Limit> limits, int upTo) {
         var args = new CommandArgs<>(ByteArrayCodec.INSTANCE);
         limits.forEach(limit -> args.addKey(limit.key().getBytes(StandardCharsets.UTF_8)));
-        for (Limit limit : limits) {
-            Rule rule = limit.rule();
-            args.add("WINDOW").add(rule.window().toMillis());
-            args.add("LIMIT").add(rule.limit());
-            args.add("ALGO").add(rule.algorithm().word());
-            args.add("COST").add(rule.cost());
-            args.add("NAME").add(limit.policy());
-            if (rule.burst() > 0) {
-                args.add("BURST").add(rule.burst());
-            }
-        }
-        if (upTo > 1) {
-            args.add("UPTO").add(upTo);
-        }
-        return send(args.add("WITHKEYS")).thenApply(reply -> Reply.of(limits, reply));
+        String rules = limits.stream().map(Limit::text).collect(Collectors.joining(" "));
+        args.add(rules + (upTo > 1 ? " UPTO " + upTo : "") + " WITHKEYS");
+        return send(args).thenApply(reply -> Reply.of(limits, reply));
     }
 
     private CompletableFuture<List<Object>> send(CommandArgs<byte[], byte[]> args) {

@@ -4,6 +4,7 @@ import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.HexFormat;
+import java.util.regex.Pattern;
 import org.springframework.util.Assert;
 
 /**
@@ -16,6 +17,7 @@ import org.springframework.util.Assert;
 public record Route(String name, WhenAway whenAway, int batch) {
 
     private static final int LONGEST_SUBJECT = 64;
+    private static final Pattern POLICY = Pattern.compile("[\\w.-]{1,64}");
 
     /** Fail open, or fail closed. */
     public enum WhenAway {
@@ -24,7 +26,18 @@ public record Route(String name, WhenAway whenAway, int batch) {
     }
 
     /** A rule and the key that it counts under. The policy is its name for {@code RL.POLICY}. */
-    public record Limit(String key, String policy, Rule rule) {}
+    public record Limit(String key, String policy, Rule rule) {
+
+        public Limit {
+            // White space would begin the next word of the rules, such as FORCE.
+            Assert.isTrue(POLICY.matcher(policy).matches(), () -> "policy '" + policy + "' must be one word");
+        }
+
+        /** As the server gets it. */
+        String text() {
+            return rule.text() + " NAME " + policy;
+        }
+    }
 
     public Route {
         Assert.isTrue(

@@ -46,6 +46,15 @@ public record Rule(String name, long limit, Duration window, Algorithm algorithm
                 "nothing could ever pass: a cost of " + cost + " does not fit into " + capacity);
     }
 
+    /**
+     * In the words of the command, always in the same order: the server remembers strings that
+     * repeat. Nothing gets in but integers and words of ours.
+     */
+    String text() {
+        String size = burst > 0 ? " BURST " + burst : "";
+        return "WINDOW " + window.toMillis() + " LIMIT " + limit + " ALGO " + algorithm.word() + size + " COST " + cost;
+    }
+
     private static void check(boolean ok, String name, String complaint) {
         Assert.isTrue(ok, () -> "rate limit rule '" + name + "': " + complaint);
     }

@@ -22,6 +22,7 @@ import java.util.Objects;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import java.util.stream.Collectors;
 import org.springframework.util.FileSystemUtils;
 
 /**
@@ -174,15 +175,8 @@ public final class RedisServer implements AutoCloseable {
     /** What {@code RL.PEEK} says of these limits. */
     public Decision peek(List<Limit> limits) {
         List<Object> args = new ArrayList<>(limits.stream().map(Limit::key).toList());
-        for (Limit limit : limits) {
-            Rule rule = limit.rule();
-            args.addAll(List.of("WINDOW", rule.window().toMillis(), "LIMIT", rule.limit()));
-            args.addAll(List.of("ALGO", rule.algorithm().word(), "COST", rule.cost()));
-            if (rule.burst() > 0) {
-                args.addAll(List.of("BURST", rule.burst()));
-            }
-        }
-        args.add("WITHKEYS");
+        String rules = limits.stream().map(limit -> limit.rule().text()).collect(Collectors.joining(" "));
+        args.add(rules + " WITHKEYS");
         return Decision.of(Reply.of(limits, call("RL.PEEK", args.toArray())));
     }
 

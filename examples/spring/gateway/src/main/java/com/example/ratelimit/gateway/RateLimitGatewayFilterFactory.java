@@ -59,7 +59,7 @@ class RateLimitGatewayFilterFactory extends AbstractGatewayFilterFactory<RateLim
     private static Mono<Void> refuse(ServerHttpResponse response, Decision decision) {
         HttpStatus status =
                 decision.outcome() == Outcome.REFUSED ? HttpStatus.TOO_MANY_REQUESTS : HttpStatus.SERVICE_UNAVAILABLE;
-        String body = "{\"type\":\"about:blank\",\"title\":\"%s\",\"status\":%d}"
+        String body = "{\"type\":\"about:blank\",\"title\":\"%s\",\"status\":%s}"
                 .formatted(status.getReasonPhrase(), status.value());
         response.setStatusCode(status);
         response.getHeaders().setContentType(MediaType.APPLICATION_PROBLEM_JSON);

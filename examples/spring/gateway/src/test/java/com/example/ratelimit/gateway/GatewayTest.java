@@ -63,23 +63,7 @@ class GatewayTest extends WithGateway {
                 "RL.PEEK",
                 "rl:{two}:ip:127.0.0.1",
                 "rl:{two}:user:anna",
-                "WINDOW",
-                30000,
-                "LIMIT",
-                10,
-                "ALGO",
-                "sliding",
-                "COST",
-                0,
-                "WINDOW",
-                30000,
-                "LIMIT",
-                3,
-                "ALGO",
-                "sliding",
-                "COST",
-                0,
-                "WITHKEYS");
+                "WINDOW 30s LIMIT 10 ALGO sliding COST 0 WINDOW 30s LIMIT 3 ALGO sliding COST 0 WITHKEYS");
         List<?> keys = (List<?>) peek.get(6);
         assertThat(answer.header("RateLimit-Policy")).isEqualTo("\"ip\";q=10;w=30, \"user\";q=3;w=30");
         assertThat(answer.header("RateLimit"))
@@ -107,10 +91,19 @@ class GatewayTest extends WithGateway {
 
     @Test
     void anImpossibleRuleStopsTheStart() {
-        assertThatThrownBy(() -> new SpringApplicationBuilder(GatewayApplication.class)
-                        .profiles("test")
-                        .run("--server.port=0", "--test.upstream=http://127.0.0.1:1", "--test.cost=30")
-                        .close())
-                .hasMessageContaining("rule 'ip': nothing could ever pass");
+        assertThatThrownBy(() -> startWithCost("30")).hasMessageContaining("rule 'ip': nothing could ever pass");
+    }
+
+    /** In the string of all rules the second word would be an option of the call. */
+    @Test
+    void aCostThatIsMoreThanANumberStopsTheStart() {
+        assertThatThrownBy(() -> startWithCost("1 FORCE")).hasStackTraceContaining("for value [1 FORCE]");
+    }
+
+    private static void startWithCost(String cost) {
+        new SpringApplicationBuilder(GatewayApplication.class)
+                .profiles("test")
+                .run("--server.port=0", "--test.upstream=http://127.0.0.1:1", "--test.cost=" + cost)
+                .close();
     }
 }

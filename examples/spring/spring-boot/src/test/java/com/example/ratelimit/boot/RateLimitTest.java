@@ -229,25 +229,8 @@ class RateLimitTest {
                 "RL.PEEK",
                 key + "all",
                 key + "ip:127.0.0.1",
-                "WINDOW",
-                "1s",
-                "LIMIT",
-                50,
-                "ALGO",
-                "bucket",
-                "BURST",
-                70,
-                "COST",
-                0,
-                "WINDOW",
-                10500,
-                "LIMIT",
-                9,
-                "ALGO",
-                "sliding",
-                "COST",
-                0,
-                "WITHKEYS");
+                "WINDOW 1s LIMIT 50 ALGO bucket BURST 70 COST 0"
+                        + " WINDOW 10500 LIMIT 9 ALGO sliding COST 0 WITHKEYS");
         List<?> ip = (List<?>) ((List<?>) peek.get(6)).get(1);
         assertThat(ip.subList(5, 7)).isEqualTo(List.of(10500L, 9L));
         assertThat(answer.header("RateLimit-Policy")).isEqualTo("\"all\";q=50;w=1, \"ip\";q=9;w=11");

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use crate::error::{RequestError, Shown};
+use super::error::{RequestError, Shown};
+use crate::concurrency::MAX_ID;
 use crate::rule::{Algorithm, MAX_WINDOW_MS};
 
-/// An option word. None of them can be a key: it would be a misplaced option.
+/// An option word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
     /// `WINDOW ms`
@@ -157,6 +158,16 @@ impl fmt::Display for Word {
     }
 }
 
+/// Whether a byte separates the words of rules that are one argument.
+pub(crate) fn is_space(byte: &u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
+}
+
+/// Checks the name of a lease. One with a space inside could not be given in a rules argument.
+pub(crate) fn check_id(id: &[u8]) -> Result<&[u8], Box<RequestError>> {
+    Word::Id.text(id, MAX_ID, |byte| !is_space(byte), "1 to 255 bytes without white space")
+}
+
 /// An algorithm's word. `leaky` is a bucket with a burst of 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Algo {
@@ -205,6 +216,11 @@ impl Words {
     /// Whether a word is in it.
     pub fn has(self, word: Word) -> bool {
         self.0 & 1 << word as u32 != 0
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
     }
 
     /// Adds a word. An error when it was in it.

@@ -5,11 +5,9 @@
 
 use std::fmt;
 
-use crate::request::Word;
+use super::keys::MAX_KEYS;
+use super::word::Word;
 use crate::rule::RuleError;
-
-/// The most keys in one call.
-pub const MAX_KEYS: usize = 1024;
 
 /// How many bytes of an argument a message shows.
 const SHOWN_BYTES: usize = 64;
@@ -51,8 +49,12 @@ pub enum RequestError {
         /// Where it belongs.
         place: &'static str,
     },
-    /// No `WINDOW` follows the keys.
+    /// The rules do not begin with `WINDOW`.
     NoRule,
+    /// `WINDOW` among the keys: rules were typed as arguments of their own.
+    RulesNotQuoted,
+    /// More rules than any call has keys.
+    TooManyRules,
     /// A rule that ends without one of its three pairs.
     Incomplete {
         /// The rule's number, from 1.
@@ -156,6 +158,10 @@ impl fmt::Display for RequestError {
             RequestError::NoRule => {
                 f.write_str("syntax error, expected a rule that starts with WINDOW after the keys")
             }
+            RequestError::RulesNotQuoted => f.write_str(
+                "the rules are one argument, in quotes: 'WINDOW 1s LIMIT 5 ALGO bucket'",
+            ),
+            RequestError::TooManyRules => write!(f, "at most {MAX_KEYS} rules"),
             RequestError::Incomplete { rule, word } => {
                 write!(f, "syntax error, rule {rule} has no {word}")
             }

@@ -1,10 +1,9 @@
 //! The grammar of a rule: `WINDOW ms LIMIT n ALGO algorithm` and its options, in any order.
 
+use super::error::{RequestError, Shown};
+use super::word::{Algo, Word, Words};
 use crate::decision::Ask;
-use crate::error::{RequestError, Shown};
-use crate::request::Word;
 use crate::rule::{MAX_PERMITS, MAX_WINDOW_MS, Rule, Shape};
-use crate::word::{Algo, Words};
 
 /// The longest `NAME` of a rule, in bytes.
 pub const MAX_NAME: usize = 64;
