@@ -90,6 +90,8 @@ pub struct Slot<'a> {
     view: Option<View<'a>>,
     /// Acquisitions that fit.
     room: u64,
+    /// Whether the caller's lease holds as much as is asked.
+    renews: bool,
     /// Whether permits were taken.
     taken: bool,
     /// Whether a block began.
@@ -111,6 +113,7 @@ impl<'a> Slot<'a> {
             ask,
             view: None,
             room: 0,
+            renews: false,
             taken: false,
             blocks: false,
             full_at_ms: 0,
@@ -131,6 +134,11 @@ impl<'a> Slot<'a> {
     /// Whether this limiter alone would have denied.
     pub fn lacks_room(&self) -> bool {
         self.room == 0
+    }
+
+    /// Whether a holder asks for no more than it holds, which it is given whoever else waits.
+    pub fn renews(&self) -> bool {
+        self.renews
     }
 
     /// How long permits may be in coming due. Only a bucket can go into debt for them: a policy may
@@ -163,6 +171,8 @@ impl<'a> Slot<'a> {
         if capacity > 0 {
             self.view = Some(View::new(self.stored, &ask.rule, moment));
         }
+        let own = self.view.as_ref().map_or(0, View::own);
+        self.renews = own > 0 && own >= ask.cost && !self.is_blocked(now_ms);
         let reserve_ms = self.reserve_ms(terms);
         if self.is_exempt(now_ms) {
             self.room = UNLIMITED;
@@ -186,11 +196,20 @@ impl<'a> Slot<'a> {
             return;
         }
         let reserve_ms = self.reserve_ms(terms);
+        // A lease is kept even if nothing stands in its way: its holder goes on renewing it, and is
+        // not to lose it when that ends.
+        let leases = self.ask.rule.algorithm() == Algorithm::Concurrency;
         // A shadow takes no more than it has, since it let through what it would have denied.
-        let acquisitions =
-            if shadow && !terms.force { acquisitions.min(self.room) } else { acquisitions };
+        let acquisitions = match shadow && !terms.force && !leases {
+            true => acquisitions.min(self.room),
+            false => acquisitions,
+        };
         let capacity = self.verdict.limit;
-        let counts = !self.is_exempt(terms.now_ms);
+        let counts = leases || !self.is_exempt(terms.now_ms);
+        if leases && acquisitions > 0 && self.room == 0 {
+            // A shadow. Once the lease is there the same call would renew it.
+            self.verdict.retry_after_ms = self.wait_ms(terms);
+        }
         let Some(view) = self.view.as_mut().filter(|_| counts && cost > 0) else {
             return;
         };
@@ -200,8 +219,7 @@ impl<'a> Slot<'a> {
             self.verdict.retry_after_ms = view.earliest(at_most) - terms.now_ms;
         }
         if acquisitions > 0 {
-            view.take(cost.saturating_mul(acquisitions));
-            self.taken = true;
+            self.taken = view.take(cost.saturating_mul(acquisitions));
         }
         let lacks_room = self.room == 0 || (terms.force && view.in_use() >= capacity);
         let may_block =
@@ -217,7 +235,7 @@ impl<'a> Slot<'a> {
     fn settle(&mut self, terms: &Terms<'a>) {
         let now_ms = terms.now_ms;
         let capacity = self.verdict.limit;
-        let blocked_ms = (self.holds.blocked_until_ms - now_ms).max(0);
+        let blocked_ms = self.blocked_ms(now_ms);
         self.verdict.granted = self.room.min(terms.upto);
         self.verdict.reset_after_ms = blocked_ms;
         if let Some(view) = &self.view {
@@ -229,18 +247,29 @@ impl<'a> Slot<'a> {
             self.full_at_ms = view.full_at();
             self.verdict.reset_after_ms = blocked_ms.max(self.full_at_ms - now_ms);
         }
-        if self.room == 0 {
-            self.verdict.retry_after_ms = self.wait_ms(blocked_ms, terms);
+        if self.room == 0 && (terms.force || !self.taken) {
+            self.verdict.retry_after_ms = self.wait_ms(terms);
         }
     }
 
+    fn blocked_ms(&self, now_ms: i64) -> i64 {
+        (self.holds.blocked_until_ms - now_ms).max(0)
+    }
+
     /// How long a denied request must wait: -1 for ever.
-    fn wait_ms(&self, blocked_ms: i64, terms: &Terms<'a>) -> i64 {
+    fn wait_ms(&self, terms: &Terms<'a>) -> i64 {
+        let blocked_ms = self.blocked_ms(terms.now_ms);
         // Whatever the rule says, an exemption that outlasts the block lets it through then.
         if blocked_ms > 0 && self.holds.exempt_until_ms > self.holds.blocked_until_ms {
             return blocked_ms;
         }
         let cost = self.ask.cost;
+        // So does a lease that outlasts the block.
+        if let Some(view) = self.view.as_ref().filter(|view| blocked_ms > 0 && view.own() >= cost)
+            && view.owns_until(self.holds.blocked_until_ms)
+        {
+            return blocked_ms;
+        }
         match (&self.view, self.verdict.limit.checked_sub(cost)) {
             (Some(view), Some(at_most)) => {
                 // A reservation is granted as soon as it comes due in time.
@@ -295,7 +324,11 @@ impl<'a> Slot<'a> {
 fn rooms(capacity: u64, view: &View<'_>, cost: u64) -> u64 {
     let room = capacity.saturating_sub(view.in_the_way());
     // A division is a good part of the whole decision, and most costs are 1.
-    if cost == 1 { room } else { room / cost }
+    let rooms = if cost == 1 { room } else { room / cost };
+    match view.own() {
+        0 => rooms,
+        own => rooms.max(own / cost),
+    }
 }
 
 /// Where the TTL must move to, in ms of epoch time, after a write that keeps the rule; `None` when it
