@@ -36,6 +36,8 @@ pub struct Terms<'a> {
     pub force: bool,
     /// The name of the lease, for concurrency limiters.
     pub id: Option<&'a [u8]>,
+    /// Only renew: take nothing where a lease of that name has lapsed.
+    pub only_renew: bool,
 }
 
 impl Terms<'_> {
@@ -49,7 +51,15 @@ impl Default for Terms<'_> {
     /// One plain acquisition, with the time left to fill in.
     fn default() -> Self {
         let resolution = crate::sliding::DEFAULT_RESOLUTION;
-        Terms { now_ms: 0, resolution, upto: 1, reserve_ms: 0, force: false, id: None }
+        Terms {
+            now_ms: 0,
+            resolution,
+            upto: 1,
+            reserve_ms: 0,
+            force: false,
+            id: None,
+            only_renew: false,
+        }
     }
 }
 
@@ -73,11 +83,20 @@ pub struct Verdict {
 pub struct Decision {
     /// How many acquisitions were granted.
     pub granted: u64,
-    /// The largest wait over the denying limiters, in ms; -1 if one of them can never grant.
+    /// The largest wait over the denying limiters, in ms; -1 if one of them can never grant. 0 when
+    /// granted, or when a lease has lapsed: see [`Decision::has_lapsed`].
     pub retry_after_ms: i64,
     /// The index of the limiter that binds: the one that denies for longest or, when granted,
     /// allows the fewest further acquisitions.
     pub binding: usize,
+}
+
+impl Decision {
+    /// Whether nothing was taken because a lease has lapsed that was only to be renewed. That is no
+    /// denial: the same call does not succeed later, however much room there is.
+    pub fn has_lapsed(&self) -> bool {
+        self.granted == 0 && self.retry_after_ms == 0
+    }
 }
 
 /// One limiter's part of a call.
@@ -139,6 +158,14 @@ impl<'a> Slot<'a> {
     /// Whether a holder asks for no more than it holds, which it is given whoever else waits.
     pub fn renews(&self) -> bool {
         self.renews
+    }
+
+    /// Whether the lease that is only to be renewed is not there. A shadow is not asked: it only
+    /// watches, even when it tries a shorter window than the caller reckons with.
+    fn has_lapsed(&self, terms: &Terms<'_>) -> bool {
+        let id = terms.id.unwrap_or_default();
+        let is_live = self.stored.is_some_and(|stored| stored.holds_lease(id, terms.now_ms));
+        !is_live && !self.ask.shadow
     }
 
     /// How long permits may be in coming due. Only a bucket can go into debt for them: a policy may
@@ -353,6 +380,9 @@ pub fn decide<'a>(slots: &mut [Slot<'a>], terms: &Terms<'a>) -> Decision {
             granted = granted.min(slot.room);
         }
     }
+    if terms.only_renew && slots.iter().any(|slot| slot.has_lapsed(terms)) {
+        return lapsed(slots, terms);
+    }
     let acquisitions = if terms.force { terms.upto } else { granted };
     for slot in slots.iter_mut() {
         slot.take(acquisitions, terms);
@@ -370,6 +400,20 @@ pub fn decide<'a>(slots: &mut [Slot<'a>], terms: &Terms<'a>) -> Decision {
         retry_after_ms = real.map(|slot| slot.verdict.retry_after_ms).max().unwrap_or(0);
     }
     Decision { granted, retry_after_ms, binding: binding_of_grant(slots, binds, terms.now_ms) }
+}
+
+/// What is answered when a lease has lapsed that was only to be renewed: nothing is taken, and no
+/// block begins. The first of those that lapsed binds.
+fn lapsed<'a>(slots: &mut [Slot<'a>], terms: &Terms<'a>) -> Decision {
+    let mut binding = None;
+    for (i, slot) in slots.iter_mut().enumerate() {
+        slot.settle(terms);
+        if slot.has_lapsed(terms) {
+            (slot.verdict.granted, slot.verdict.retry_after_ms) = (0, 0);
+            binding.get_or_insert(i);
+        }
+    }
+    Decision { granted: 0, retry_after_ms: 0, binding: binding.unwrap_or(0) }
 }
 
 /// The limiter that allows the fewest further acquisitions, then the one with the least remaining,

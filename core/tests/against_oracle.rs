@@ -406,6 +406,8 @@ impl World {
         let mut terms =
             Terms { now_ms: self.now_ms, resolution: self.resolution, ..Terms::default() };
         terms.id = holds_leases.then(|| self.random.pick(&IDS));
+        let only_leases = asks.iter().all(is(Algorithm::Concurrency));
+        terms.only_renew = only_leases && self.random.percent(30);
         match self.random.below(100) {
             n if n < forced && !holds_leases => terms.force = true,
             n if n < 40 && only_buckets => {

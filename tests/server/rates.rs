@@ -7,7 +7,7 @@ use crate::metadata::{field, int};
 /// What replies and RL.INFO show of a rule's capacity, and how many permits an idle limiter gives in one millisecond.
 fn shown(client: &mut Client, rule: &str) -> [i64; 3] {
     client.run("DEL k");
-    let reply = acquirex(client, format!("k {rule} UPTO 1000000"));
+    let reply = acquirex(client, "k", format!("{rule} UPTO 1000000"));
     [reply.granted, reply.limit, info(client, "k", "burst")]
 }
 
@@ -35,7 +35,7 @@ fn a_demand_below_the_rate_is_never_refused() {
     let server = Server::start();
     let mut client = server.client();
     // Twenty in one millisecond.
-    let calls = ["RL.ACQUIREX k WINDOW 1s LIMIT 20000 ALGO leaky COST 4"; 5];
+    let calls = ["RL.ACQUIREX k 'WINDOW 1s LIMIT 20000 ALGO leaky COST 4'"; 5];
     let (replies, _) = at_once(&mut client, &["DEL k"], &calls);
     assert!(replies.iter().all(|reply| Reply::of(reply).is_grant()), "{replies:?}");
 }
@@ -45,13 +45,13 @@ fn burst_is_kept_as_it_was_set() {
     survives(
         |client| {
             client.run("RL.POLICY SET fast WINDOW 1s LIMIT 20000 ALGO bucket BURST 3");
-            acquirex(client, "k WINDOW 10d LIMIT 2000000000 ALGO bucket BURST 2 COST 3 FORCE");
+            acquirex(client, "k", "WINDOW 10d LIMIT 2000000000 ALGO bucket BURST 2 COST 3 FORCE");
         },
         &["k"],
         |client| {
             assert_eq!(info(client, "k", "burst"), 3);
             // Under the same LIMIT and WINDOW the burst is still its own.
-            let reply = peek(client, "k WINDOW 10d LIMIT 2000000000 ALGO bucket BURST 2 COST 0");
+            let reply = peek(client, "k", "WINDOW 10d LIMIT 2000000000 ALGO bucket BURST 2 COST 0");
             assert_eq!(reply.limit, 3);
         },
     );
@@ -59,7 +59,7 @@ fn burst_is_kept_as_it_was_set() {
     let mut client = server.client();
     client.run("RL.POLICY SET fast WINDOW 1s LIMIT 20000 ALGO bucket BURST 3");
     assert_eq!(int(field(&client.run("RL.POLICY GET fast"), "burst")), 3);
-    let reply = acquirex(&mut client, "k WINDOW 1s LIMIT 5 ALGO sliding NAME fast");
+    let reply = acquirex(&mut client, "k", "WINDOW 1s LIMIT 5 ALGO sliding NAME fast");
     assert_eq!((reply.limit, reply.remaining), (20, 19));
     assert_eq!(info(&mut client, "k", "burst"), 20);
 }

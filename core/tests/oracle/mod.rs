@@ -137,6 +137,11 @@ impl Key {
         now < self.exempt_until && !self.is_blocked(now)
     }
 
+    /// Whether that lease is alive.
+    fn holds(&self, id: &[u8], now: i64) -> bool {
+        matches!(&self.stored, Some((_, State::Concurrency(leases))) if leases.held_by(id, now) > 0)
+    }
+
     /// How many acquisitions a call would get from this key alone at `now`.
     fn allows(&self, ask: &Ask, terms: &Terms<'_>, now: i64) -> u64 {
         let Ask { rule, cost, .. } = ask;
@@ -279,6 +284,12 @@ pub fn call(before: &[Key], asks: &[Ask], terms: &Terms<'_>) -> Answer {
         before.iter().zip(asks).map(|(key, ask)| key.allows(ask, terms, now)).collect();
     let real: Vec<usize> = (0..asks.len()).filter(|i| !asks[*i].shadow).collect();
     let granted = real.iter().map(|i| alone[*i]).min().unwrap_or(terms.upto);
+    let id = terms.id.unwrap_or(b"");
+    let lapsed: Vec<usize> =
+        real.iter().copied().filter(|i| terms.only_renew && !before[*i].holds(id, now)).collect();
+    if let Some(first) = lapsed.first() {
+        return nothing_to_renew(before, asks, terms, &alone, &lapsed, *first);
+    }
     let acquisitions = if terms.force { terms.upto } else { granted };
 
     let (mut verdicts, mut after, mut wrote) = (Vec::new(), Vec::new(), Vec::new());
@@ -351,6 +362,39 @@ pub fn call(before: &[Key], asks: &[Ask], terms: &Terms<'_>) -> Answer {
     };
     let retry_after_ms = if granted > 0 && terms.reserve_ms == 0 { 0 } else { retry_after_ms };
     Answer { decision: Decision { granted, retry_after_ms, binding }, verdicts, after, wrote }
+}
+
+/// Nothing happens when one of the leases is gone that were to be renewed.
+fn nothing_to_renew(
+    before: &[Key],
+    asks: &[Ask],
+    terms: &Terms<'_>,
+    alone: &[u64],
+    lapsed: &[usize],
+    binding: usize,
+) -> Answer {
+    let now = terms.now_ms;
+    let verdict = |i: usize| {
+        let (key, rule) = (&before[i], &asks[i].rule);
+        let waits = || key.granted_at(&asks[i], terms).map_or(-1, |t| t - now);
+        let (granted, retry_after_ms) = match lapsed.contains(&i) {
+            true => (0, 0),
+            false => (alone[i], if alone[i] == 0 { waits() } else { 0 }),
+        };
+        Verdict {
+            granted,
+            limit: capacity(rule),
+            remaining: key.remaining(rule, now),
+            retry_after_ms,
+            reset_after_ms: key.reset_at(rule, now) - now,
+        }
+    };
+    Answer {
+        decision: Decision { granted: 0, retry_after_ms: 0, binding },
+        verdicts: (0..asks.len()).map(verdict).collect(),
+        after: before.to_vec(),
+        wrote: vec![false; asks.len()],
+    }
 }
 
 /// The first moment from `from` on at which `is_so`, which stays so: one by one at first, then in
