@@ -104,12 +104,12 @@ fn key_name(db: i32, key: &[u8]) -> KeyName {
     (db, key.into())
 }
 
-/// Whether somebody waits on one of the first `keys` arguments of a call, so that a newcomer who
-/// can wait queues behind.
-pub fn is_ahead(call: &Call, keys: usize) -> bool {
+/// Whether somebody waits on one of these keys, arguments of a call, so that a newcomer who can wait
+/// queues behind.
+pub fn is_ahead(call: &Call, mut keys: impl Iterator<Item = usize>) -> bool {
     with(|waiting| {
         !waiting.queue.is_empty()
-            && (0..keys).any(|i| waiting.queue.has_waiters(&key_name(call.db(), call.get(i))))
+            && keys.any(|i| waiting.queue.has_waiters(&key_name(call.db(), call.get(i))))
     })
 }
 

@@ -143,6 +143,7 @@ fn terms<'a>(request: &Request<'a>, now_ms: i64) -> Terms<'a> {
         reserve_ms: request.options.reserve_ms,
         force: request.options.force,
         id: request.options.id,
+        only_renew: request.options.only_renew,
     }
 }
 
@@ -180,7 +181,10 @@ fn waits(
     fill(&mut slots, limiters, request, &rules);
     let decision = decide(&mut slots, terms);
     if decision.granted > 0 {
-        return waiting::is_ahead(call, request.keys).then_some(0);
+        // A holder who keeps what it has stands in nobody's way.
+        let renews = |key: &usize| slots.get(*key).is_some_and(Slot::renews);
+        let keys = (0..request.keys).filter(|key| !renews(key));
+        return waiting::is_ahead(call, keys).then_some(0);
     }
     let held = |slot: &Slot<'_>| slot.ask().rule.algorithm() == Algorithm::Concurrency;
     let released = slots.iter().any(|slot| slot.denies() && held(slot));
@@ -259,9 +263,11 @@ fn decide_in_full(
     if grows && call.is_out_of_memory() {
         return Err(Failure::OutOfMemory);
     }
-    let granted = decision.granted > 0;
-    let outcomes = slots.iter().map(|slot| Outcome::of(slot, granted));
-    count(call, granted, rules, outcomes, terms.now_ms);
+    if !decision.has_lapsed() {
+        let granted = decision.granted > 0;
+        let outcomes = slots.iter().map(|slot| Outcome::of(slot, granted));
+        count(call, granted, rules, outcomes, terms.now_ms);
+    }
     drop(slots);
     limiters.write(changes);
     Ok(reply)
