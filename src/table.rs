@@ -134,7 +134,7 @@ pub const ACQUIREX: Entry = Entry {
             rules(
                 c"One rule, or one for each key: WINDOW ms LIMIT n ALGO \
                 sliding|bucket|leaky|fixed|counter|concurrency [BURST n] [OFFSET ms] [BLOCK ms] \
-                [COST n] [NAME name]; then [UPTO n] [ID id] [RESERVE ms] [TIMEOUT ms] [FORCE] \
+                [COST n] [NAME name]; then [UPTO n] [ID id] [XX] [RESERVE ms] [TIMEOUT ms] [FORCE] \
                 [WITHKEYS]",
             ),
         ],

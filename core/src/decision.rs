@@ -36,6 +36,8 @@ pub struct Terms<'a> {
     pub force: bool,
     /// The name of the lease, for concurrency limiters.
     pub id: Option<&'a [u8]>,
+    /// Only renew: take nothing where a lease of that name has lapsed.
+    pub only_renew: bool,
 }
 
 impl Terms<'_> {
@@ -49,7 +51,15 @@ impl Default for Terms<'_> {
     /// One plain acquisition, with the time left to fill in.
     fn default() -> Self {
         let resolution = crate::sliding::DEFAULT_RESOLUTION;
-        Terms { now_ms: 0, resolution, upto: 1, reserve_ms: 0, force: false, id: None }
+        Terms {
+            now_ms: 0,
+            resolution,
+            upto: 1,
+            reserve_ms: 0,
+            force: false,
+            id: None,
+            only_renew: false,
+        }
     }
 }
 
@@ -73,11 +83,20 @@ pub struct Verdict {
 pub struct Decision {
     /// How many acquisitions were granted.
     pub granted: u64,
-    /// The largest wait over the denying limiters, in ms; -1 if one of them can never grant.
+    /// The largest wait over the denying limiters, in ms; -1 if one of them can never grant. 0 when
+    /// granted, or when a lease has lapsed: see [`Decision::has_lapsed`].
     pub retry_after_ms: i64,
     /// The index of the limiter that binds: the one that denies for longest or, when granted,
     /// allows the fewest further acquisitions.
     pub binding: usize,
+}
+
+impl Decision {
+    /// Whether nothing was taken because a lease has lapsed that was only to be renewed. That is no
+    /// denial: the same call does not succeed later, however much room there is.
+    pub fn has_lapsed(&self) -> bool {
+        self.granted == 0 && self.retry_after_ms == 0
+    }
 }
 
 /// One limiter's part of a call.
@@ -90,6 +109,8 @@ pub struct Slot<'a> {
     view: Option<View<'a>>,
     /// Acquisitions that fit.
     room: u64,
+    /// Whether the caller's lease holds as much as is asked.
+    renews: bool,
     /// Whether permits were taken.
     taken: bool,
     /// Whether a block began.
@@ -111,6 +132,7 @@ impl<'a> Slot<'a> {
             ask,
             view: None,
             room: 0,
+            renews: false,
             taken: false,
             blocks: false,
             full_at_ms: 0,
@@ -131,6 +153,19 @@ impl<'a> Slot<'a> {
     /// Whether this limiter alone would have denied.
     pub fn lacks_room(&self) -> bool {
         self.room == 0
+    }
+
+    /// Whether a holder asks for no more than it holds, which it is given whoever else waits.
+    pub fn renews(&self) -> bool {
+        self.renews
+    }
+
+    /// Whether the lease that is only to be renewed is not there. A shadow is not asked: it only
+    /// watches, even when it tries a shorter window than the caller reckons with.
+    fn has_lapsed(&self, terms: &Terms<'_>) -> bool {
+        let id = terms.id.unwrap_or_default();
+        let is_live = self.stored.is_some_and(|stored| stored.holds_lease(id, terms.now_ms));
+        !is_live && !self.ask.shadow
     }
 
     /// How long permits may be in coming due. Only a bucket can go into debt for them: a policy may
@@ -163,6 +198,8 @@ impl<'a> Slot<'a> {
         if capacity > 0 {
             self.view = Some(View::new(self.stored, &ask.rule, moment));
         }
+        let own = self.view.as_ref().map_or(0, View::own);
+        self.renews = own > 0 && own >= ask.cost && !self.is_blocked(now_ms);
         let reserve_ms = self.reserve_ms(terms);
         if self.is_exempt(now_ms) {
             self.room = UNLIMITED;
@@ -186,11 +223,20 @@ impl<'a> Slot<'a> {
             return;
         }
         let reserve_ms = self.reserve_ms(terms);
+        // A lease is kept even if nothing stands in its way: its holder goes on renewing it, and is
+        // not to lose it when that ends.
+        let leases = self.ask.rule.algorithm() == Algorithm::Concurrency;
         // A shadow takes no more than it has, since it let through what it would have denied.
-        let acquisitions =
-            if shadow && !terms.force { acquisitions.min(self.room) } else { acquisitions };
+        let acquisitions = match shadow && !terms.force && !leases {
+            true => acquisitions.min(self.room),
+            false => acquisitions,
+        };
         let capacity = self.verdict.limit;
-        let counts = !self.is_exempt(terms.now_ms);
+        let counts = leases || !self.is_exempt(terms.now_ms);
+        if leases && acquisitions > 0 && self.room == 0 {
+            // A shadow. Once the lease is there the same call would renew it.
+            self.verdict.retry_after_ms = self.wait_ms(terms);
+        }
         let Some(view) = self.view.as_mut().filter(|_| counts && cost > 0) else {
             return;
         };
@@ -200,8 +246,7 @@ impl<'a> Slot<'a> {
             self.verdict.retry_after_ms = view.earliest(at_most) - terms.now_ms;
         }
         if acquisitions > 0 {
-            view.take(cost.saturating_mul(acquisitions));
-            self.taken = true;
+            self.taken = view.take(cost.saturating_mul(acquisitions));
         }
         let lacks_room = self.room == 0 || (terms.force && view.in_use() >= capacity);
         let may_block =
@@ -217,7 +262,7 @@ impl<'a> Slot<'a> {
     fn settle(&mut self, terms: &Terms<'a>) {
         let now_ms = terms.now_ms;
         let capacity = self.verdict.limit;
-        let blocked_ms = (self.holds.blocked_until_ms - now_ms).max(0);
+        let blocked_ms = self.blocked_ms(now_ms);
         self.verdict.granted = self.room.min(terms.upto);
         self.verdict.reset_after_ms = blocked_ms;
         if let Some(view) = &self.view {
@@ -229,18 +274,29 @@ impl<'a> Slot<'a> {
             self.full_at_ms = view.full_at();
             self.verdict.reset_after_ms = blocked_ms.max(self.full_at_ms - now_ms);
         }
-        if self.room == 0 {
-            self.verdict.retry_after_ms = self.wait_ms(blocked_ms, terms);
+        if self.room == 0 && (terms.force || !self.taken) {
+            self.verdict.retry_after_ms = self.wait_ms(terms);
         }
     }
 
+    fn blocked_ms(&self, now_ms: i64) -> i64 {
+        (self.holds.blocked_until_ms - now_ms).max(0)
+    }
+
     /// How long a denied request must wait: -1 for ever.
-    fn wait_ms(&self, blocked_ms: i64, terms: &Terms<'a>) -> i64 {
+    fn wait_ms(&self, terms: &Terms<'a>) -> i64 {
+        let blocked_ms = self.blocked_ms(terms.now_ms);
         // Whatever the rule says, an exemption that outlasts the block lets it through then.
         if blocked_ms > 0 && self.holds.exempt_until_ms > self.holds.blocked_until_ms {
             return blocked_ms;
         }
         let cost = self.ask.cost;
+        // So does a lease that outlasts the block.
+        if let Some(view) = self.view.as_ref().filter(|view| blocked_ms > 0 && view.own() >= cost)
+            && view.owns_until(self.holds.blocked_until_ms)
+        {
+            return blocked_ms;
+        }
         match (&self.view, self.verdict.limit.checked_sub(cost)) {
             (Some(view), Some(at_most)) => {
                 // A reservation is granted as soon as it comes due in time.
@@ -295,7 +351,11 @@ impl<'a> Slot<'a> {
 fn rooms(capacity: u64, view: &View<'_>, cost: u64) -> u64 {
     let room = capacity.saturating_sub(view.in_the_way());
     // A division is a good part of the whole decision, and most costs are 1.
-    if cost == 1 { room } else { room / cost }
+    let rooms = if cost == 1 { room } else { room / cost };
+    match view.own() {
+        0 => rooms,
+        own => rooms.max(own / cost),
+    }
 }
 
 /// Where the TTL must move to, in ms of epoch time, after a write that keeps the rule; `None` when it
@@ -320,6 +380,9 @@ pub fn decide<'a>(slots: &mut [Slot<'a>], terms: &Terms<'a>) -> Decision {
             granted = granted.min(slot.room);
         }
     }
+    if terms.only_renew && slots.iter().any(|slot| slot.has_lapsed(terms)) {
+        return lapsed(slots, terms);
+    }
     let acquisitions = if terms.force { terms.upto } else { granted };
     for slot in slots.iter_mut() {
         slot.take(acquisitions, terms);
@@ -337,6 +400,20 @@ pub fn decide<'a>(slots: &mut [Slot<'a>], terms: &Terms<'a>) -> Decision {
         retry_after_ms = real.map(|slot| slot.verdict.retry_after_ms).max().unwrap_or(0);
     }
     Decision { granted, retry_after_ms, binding: binding_of_grant(slots, binds, terms.now_ms) }
+}
+
+/// What is answered when a lease has lapsed that was only to be renewed: nothing is taken, and no
+/// block begins. The first of those that lapsed binds.
+fn lapsed<'a>(slots: &mut [Slot<'a>], terms: &Terms<'a>) -> Decision {
+    let mut binding = None;
+    for (i, slot) in slots.iter_mut().enumerate() {
+        slot.settle(terms);
+        if slot.has_lapsed(terms) {
+            (slot.verdict.granted, slot.verdict.retry_after_ms) = (0, 0);
+            binding.get_or_insert(i);
+        }
+    }
+    Decision { granted: 0, retry_after_ms: 0, binding: binding.unwrap_or(0) }
 }
 
 /// The limiter that allows the fewest further acquisitions, then the one with the least remaining,

@@ -209,6 +209,14 @@ impl Limiter {
         (expire_at_ms > was_ms || sooner || shorter).then_some(expire_at_ms)
     }
 
+    /// Whether there is a live lease of this name.
+    pub(crate) fn holds_lease(&self, id: &[u8], now_ms: i64) -> bool {
+        match &self.state {
+            State::Concurrency(leases) => leases.live(id, now_ms).is_some(),
+            _ => false,
+        }
+    }
+
     /// The algorithm's part, for a caller that reports it or relocates its allocations.
     pub fn state(&self) -> &State {
         &self.state

@@ -128,6 +128,24 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Permits that the lease of that name holds: it may keep them whatever others hold.
+    pub fn own(&self) -> u64 {
+        match self.level {
+            Level::Concurrency { own, .. } => own,
+            _ => 0,
+        }
+    }
+
+    /// Whether the lease of that name will still be there at a later time.
+    pub fn owns_until(&self, time_ms: i64) -> bool {
+        match (self.level, self.id) {
+            (Level::Concurrency { leases: Some(leases), .. }, Some(id)) => {
+                leases.live(id, time_ms).is_some()
+            }
+            _ => false,
+        }
+    }
+
     /// The first millisecond from now on at which at most `at_most` permits are in the way.
     pub fn earliest(&self, at_most: u64) -> i64 {
         let earliest = match self.other.filter(|_| self.start_over) {
@@ -169,9 +187,13 @@ impl<'a> View<'a> {
         self.other.map_or(time_ms, |other| time_ms.min(other.void_at())).min(MAX_TIME_MS)
     }
 
-    /// Takes permits, whether or not they fit.
-    pub fn take(&mut self, permits: u64) {
+    /// Takes permits, whether or not they fit. Says whether there is anything to write: there are no
+    /// leases of no permits.
+    pub fn take(&mut self, permits: u64) -> bool {
         let room = MAX_IN_USE.saturating_sub(self.in_the_way());
+        if matches!(self.level, Level::Concurrency { .. }) && room == 0 {
+            return false;
+        }
         self.other = None;
         match &mut self.level {
             Level::Bucket(deficit) => *deficit = bucket::take(*deficit, self.rule, permits),
@@ -183,6 +205,7 @@ impl<'a> View<'a> {
                 *taken += permits.min(room);
             }
         }
+        true
     }
 
     /// When nothing will be in use any more.

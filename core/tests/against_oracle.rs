@@ -396,7 +396,8 @@ impl World {
             } else {
                 0
             };
-            asks.push(Ask { rule, cost, block_ms, shadow: false });
+            let shadow = self.random.percent(10);
+            asks.push(Ask { rule, cost, block_ms, shadow });
         }
         let is = |algorithm: Algorithm| move |a: &Ask| a.rule.algorithm() == algorithm;
         let holds_leases = asks.iter().any(is(Algorithm::Concurrency));
@@ -405,6 +406,8 @@ impl World {
         let mut terms =
             Terms { now_ms: self.now_ms, resolution: self.resolution, ..Terms::default() };
         terms.id = holds_leases.then(|| self.random.pick(&IDS));
+        let only_leases = asks.iter().all(is(Algorithm::Concurrency));
+        terms.only_renew = only_leases && self.random.percent(30);
         match self.random.below(100) {
             n if n < forced && !holds_leases => terms.force = true,
             n if n < 40 && only_buckets => {
@@ -483,7 +486,7 @@ impl World {
                 terms.upto > 1 || terms.reserve_ms > 0 || terms.force || terms.id.is_some();
             let excused = stored.iter().zip(asks).zip(grows).any(|((stored, ask), grows)| {
                 let same_rule = stored.rule() == Some(ask.rule);
-                let asks_more = ask.cost != 1 || ask.block_ms > 0;
+                let asks_more = ask.cost != 1 || ask.block_ms > 0 || ask.shadow;
                 let is_held = stored.holds().end_ms() > self.now_ms;
                 let leases = ask.rule.algorithm() == Algorithm::Concurrency;
                 !same_rule || asks_more || is_held || leases || *grows
@@ -562,7 +565,7 @@ impl World {
 
     fn hold(&mut self) {
         let i = self.random.below(KEYS as u64) as usize;
-        let for_ms = self.random.pick(&[0, 0, 1, 10, 1000]);
+        let for_ms = self.random.pick(&[0, 0, 1, 10, 1000, 100_000]);
         let until = if for_ms == 0 { 0 } else { self.now_ms + for_ms };
         let (kind, held) = if self.random.percent(50) {
             (Hold::Block, &mut self.oracle[i].blocked_until)

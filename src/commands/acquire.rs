@@ -92,6 +92,7 @@ pub fn terms<'a>(request: &Request<'a>, now_ms: i64) -> Terms<'a> {
         reserve_ms: request.options.reserve_ms,
         force: request.options.force,
         id: request.options.id,
+        only_renew: request.options.only_renew,
     }
 }
 
@@ -203,9 +204,11 @@ fn decide_in_full(
     if grows && call.is_out_of_memory() {
         return Err(Failure::OutOfMemory);
     }
-    let granted = decision.granted > 0;
-    let outcomes = slots.iter().map(|slot| Outcome::of(slot, granted));
-    count(call, granted, rules, outcomes, terms.now_ms);
+    if !decision.has_lapsed() {
+        let granted = decision.granted > 0;
+        let outcomes = slots.iter().map(|slot| Outcome::of(slot, granted));
+        count(call, granted, rules, outcomes, terms.now_ms);
+    }
     drop(slots);
     limiters.write(changes);
     Ok(reply)

@@ -20,6 +20,7 @@ pub struct Wish {
     rules: Box<[WishedRule]>,
     upto: u64,
     id: Option<Box<[u8]>>,
+    only_renew: bool,
     with_keys: bool,
 }
 
@@ -31,8 +32,8 @@ struct WishedRule {
 
 /// What became of a wish.
 pub enum Look {
-    /// It can be served.
-    Served,
+    /// It can be served. At these keys it asks for more than its caller holds already.
+    Served { asks_more: Vec<usize> },
     /// It would be denied at once, or is an error by now.
     Over,
     /// This key, by its place, denies it for so long, and no other for longer.
@@ -64,6 +65,7 @@ impl Wish {
             rules: asked.iter().map(own).collect(),
             upto: request.options.upto,
             id: request.options.id.map(Box::from),
+            only_renew: request.options.only_renew,
             with_keys: request.options.with_keys,
         }
     }
@@ -78,6 +80,7 @@ impl Wish {
         let options = Options {
             upto: self.upto,
             id: self.id.as_deref(),
+            only_renew: self.only_renew,
             with_keys: self.with_keys,
             ..Options::default()
         };
@@ -120,7 +123,11 @@ pub fn judge(
     let decision = decide(&mut slots, terms);
     let may_be_released = || slots.iter().any(|slot| slot.denies() && is_lease(slot.ask()));
     let look = match decision.retry_after_ms {
-        _ if decision.granted > 0 => Look::Served,
+        _ if decision.granted > 0 => {
+            let more = slots.iter().enumerate().filter(|(_, slot)| !slot.renews());
+            Look::Served { asks_more: more.map(|(key, _)| key).collect() }
+        }
+        _ if decision.has_lapsed() => Look::Over,
         ..0 => Look::Over,
         for_ms if for_ms > timeout_ms && !may_be_released() => Look::Over,
         for_ms => Look::Waits { key: decision.binding, for_ms },

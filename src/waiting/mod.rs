@@ -133,7 +133,7 @@ pub fn waits(
     if is_last.is_some() {
         // It waits already. A look said that it can be served; should it turn out otherwise, it goes
         // on waiting.
-        let refused = !matches!(seen.look, Look::Served);
+        let refused = !matches!(seen.look, Look::Served { .. });
         if refused {
             call.reply_null();
         }
@@ -142,7 +142,8 @@ pub fn waits(
     let (key, wait_ms) = match seen.look {
         Look::Over => return false,
         Look::Waits { key, for_ms } => (key, for_ms),
-        Look::Served => match first_with_line(call, request.keys) {
+        // A holder who keeps what it has stands in nobody's way.
+        Look::Served { asks_more } => match first_with_line(call, &asks_more) {
             Some(key) => (key, 0),
             None => return false,
         },
@@ -175,13 +176,15 @@ fn may_wait(call: &Call) -> bool {
     waiters() < config::max_waiters() && !call.denies_blocking()
 }
 
-/// The first of a call's keys that keeps somebody waiting: a newcomer who can wait queues behind.
-fn first_with_line(call: &Call, keys: usize) -> Option<usize> {
+/// The first of these keys of a call that keeps somebody waiting: a newcomer who can wait queues behind.
+fn first_with_line(call: &Call, keys: &[usize]) -> Option<usize> {
     if waiters() == 0 {
         return None;
     }
     let db = call.db();
-    with(|waiting| (0..keys).find(|key| waiting.queue.has_line(&name(db, call.get(*key)))))
+    let has_line =
+        |key: &&usize| with(|waiting| waiting.queue.has_line(&name(db, call.get(**key))));
+    keys.iter().find(has_line).copied()
 }
 
 /// Takes a waiter out of the queue.

@@ -234,7 +234,7 @@ fn look(ctx: *mut raw::RedisModuleCtx, ticket: Ticket) {
                 with(|waiting| waiting.counts.denied += 1);
             }
         }
-        Look::Served => match with(|waiting| waiting.queue.behind(ticket)) {
+        Look::Served { .. } => match with(|waiting| waiting.queue.behind(ticket)) {
             Some(key) => stand(ticket, key, 0),
             None => serve(ctx, ticket, &seat, now_ms),
         },

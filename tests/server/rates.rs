@@ -35,7 +35,7 @@ fn a_demand_below_the_rate_is_never_refused() {
     let server = Server::start();
     let mut client = server.client();
     // Twenty in one millisecond.
-    let calls = ["RL.ACQUIREX k WINDOW 1s LIMIT 20000 ALGO leaky COST 4"; 5];
+    let calls = ["RL.ACQUIREX k 'WINDOW 1s LIMIT 20000 ALGO leaky COST 4'"; 5];
     let (replies, _) = at_once(&mut client, &["DEL k"], &calls);
     assert!(replies.iter().all(|reply| Reply::of(reply).is_grant()), "{replies:?}");
 }

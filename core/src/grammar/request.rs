@@ -9,9 +9,11 @@ pub struct Options<'a> {
     pub upto: u64,
     /// `ID`
     pub id: Option<&'a [u8]>,
+    /// `XX`
+    pub only_renew: bool,
     /// `RESERVE` in ms, by default 0.
     pub reserve_ms: i64,
-    /// `TIMEOUT` in ms, by default 0.
+    /// `TIMEOUT` in ms, by default 0; 0 with `XX`.
     pub timeout_ms: i64,
     /// `FORCE`
     pub force: bool,
@@ -21,7 +23,15 @@ pub struct Options<'a> {
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Options { upto: 1, id: None, reserve_ms: 0, timeout_ms: 0, force: false, with_keys: false }
+        Options {
+            upto: 1,
+            id: None,
+            only_renew: false,
+            reserve_ms: 0,
+            timeout_ms: 0,
+            force: false,
+            with_keys: false,
+        }
     }
 }
 

@@ -69,7 +69,7 @@ impl<'a> RuleArgs<'a> {
         match word {
             Word::Window | Word::Limit | Word::Algo | Word::Burst => true,
             Word::Offset | Word::Block | Word::Cost | Word::Name => true,
-            Word::Upto | Word::Id | Word::Reserve | Word::Timeout | Word::Force => false,
+            Word::Upto | Word::Id | Word::Xx | Word::Reserve | Word::Timeout | Word::Force => false,
             Word::WithKeys | Word::For | Word::Shadow | Word::Count => false,
         }
     }

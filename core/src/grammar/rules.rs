@@ -25,7 +25,7 @@ impl Form {
     /// What can stand behind the rules.
     fn options(self) -> &'static str {
         match self {
-            Form::AcquireX => "a rule or UPTO, ID, RESERVE, TIMEOUT, FORCE or WITHKEYS",
+            Form::AcquireX => "a rule or UPTO, ID, XX, RESERVE, TIMEOUT, FORCE or WITHKEYS",
             Form::Peek => "a rule or UPTO, ID or WITHKEYS",
         }
     }
@@ -95,6 +95,10 @@ pub fn parse_rules<'a>(
         return Err(RequestError::NoRule.into());
     }
     call.check_together()?;
+    if call.options.only_renew {
+        // Whoever keeps a lease alive wants to know at once whether it is.
+        call.options.timeout_ms = 0;
+    }
     Ok(call.options)
 }
 
@@ -108,6 +112,7 @@ struct OptionArgs<'a> {
 #[derive(Default)]
 struct Seen {
     concurrency: bool,
+    other_than_concurrency: bool,
     other_than_bucket: bool,
     highest_cost: u64,
     options: Words,
@@ -123,6 +128,7 @@ impl<'a> OptionArgs<'a> {
         let named = rule.finish(number)?;
         let Ask { rule, cost, .. } = named.ask;
         self.seen.concurrency |= rule.algorithm() == Algorithm::Concurrency;
+        self.seen.other_than_concurrency |= rule.algorithm() != Algorithm::Concurrency;
         self.seen.other_than_bucket |= rule.algorithm() != Algorithm::Bucket;
         self.seen.highest_cost = self.seen.highest_cost.max(cost);
         Ok(named)
@@ -143,12 +149,13 @@ impl<'a> OptionArgs<'a> {
         let value = || value().ok_or(RequestError::NoValue(word));
         let options = &mut self.options;
         match word {
-            Word::Reserve | Word::Force | Word::Timeout if self.form == Form::Peek => {
+            Word::Xx | Word::Reserve | Word::Force | Word::Timeout if self.form == Form::Peek => {
                 let place = "to RL.ACQUIREX, not RL.PEEK";
                 return Err(RequestError::Misplaced { word, place }.into());
             }
             Word::Upto => options.upto = word.count(value()?, 1, MAX_PERMITS)?,
             Word::Id => options.id = Some(check_id(value()?)?),
+            Word::Xx => options.only_renew = true,
             Word::Reserve => options.reserve_ms = word.duration(value()?, 0)?,
             Word::Timeout => options.timeout_ms = word.duration(value()?, 0)?,
             Word::Force => options.force = true,
@@ -162,7 +169,7 @@ impl<'a> OptionArgs<'a> {
             | Word::Block
             | Word::Cost
             | Word::Name => {
-                let place = "to a rule, before UPTO, ID, RESERVE, TIMEOUT, FORCE and WITHKEYS";
+                let place = "to a rule, before UPTO, ID, XX, RESERVE, TIMEOUT, FORCE and WITHKEYS";
                 return Err(RequestError::Misplaced { word, place }.into());
             }
         }
@@ -188,6 +195,9 @@ impl<'a> OptionArgs<'a> {
         }
         if seen.options.has(Word::Reserve) && seen.other_than_bucket {
             return excluded(Word::Reserve, "an ALGO other than bucket and leaky");
+        }
+        if options.only_renew && seen.other_than_concurrency {
+            return excluded(Word::Xx, "an ALGO other than concurrency");
         }
         match options.id {
             Some(_) if !seen.concurrency => {

@@ -29,6 +29,8 @@ pub enum Word {
     Upto,
     /// `ID id`
     Id,
+    /// `XX`
+    Xx,
     /// `RESERVE ms`
     Reserve,
     /// `TIMEOUT ms`
@@ -45,7 +47,7 @@ pub enum Word {
     Count,
 }
 
-const WORDS: [(Word, &str); 17] = [
+const WORDS: [(Word, &str); 18] = [
     (Word::Window, "WINDOW"),
     (Word::Limit, "LIMIT"),
     (Word::Algo, "ALGO"),
@@ -56,6 +58,7 @@ const WORDS: [(Word, &str); 17] = [
     (Word::Name, "NAME"),
     (Word::Upto, "UPTO"),
     (Word::Id, "ID"),
+    (Word::Xx, "XX"),
     (Word::Reserve, "RESERVE"),
     (Word::Timeout, "TIMEOUT"),
     (Word::Force, "FORCE"),

@@ -137,6 +137,11 @@ impl Key {
         now < self.exempt_until && !self.is_blocked(now)
     }
 
+    /// Whether that lease is alive.
+    fn holds(&self, id: &[u8], now: i64) -> bool {
+        matches!(&self.stored, Some((_, State::Concurrency(leases))) if leases.held_by(id, now) > 0)
+    }
+
     /// How many acquisitions a call would get from this key alone at `now`.
     fn allows(&self, ask: &Ask, terms: &Terms<'_>, now: i64) -> u64 {
         let Ask { rule, cost, .. } = ask;
@@ -152,11 +157,14 @@ impl Key {
         }
         let due = now + terms.reserve_ms;
         let seen = self.seen(rule, due, terms.resolution);
-        let mut in_the_way = seen.in_use(rule, due);
-        if let (State::Concurrency(leases), Some(id)) = (seen, terms.id) {
-            in_the_way -= leases.held_by(id, due);
-        }
-        (capacity.saturating_sub(in_the_way) / cost).min(terms.upto)
+        let in_use = seen.in_use(rule, due);
+        let held = match (seen, terms.id) {
+            (State::Concurrency(leases), Some(id)) => leases.held_by(id, due),
+            _ => 0,
+        };
+        // A holder gets what fits beside the others, and what it has already in any case.
+        let fit = capacity.saturating_sub(in_use - held) / cost;
+        fit.max(held / cost).min(terms.upto)
     }
 
     fn take(&mut self, ask: &Ask, acquisitions: u64, terms: &Terms<'_>) {
@@ -274,17 +282,30 @@ pub fn call(before: &[Key], asks: &[Ask], terms: &Terms<'_>) -> Answer {
     let now = terms.now_ms;
     let alone: Vec<u64> =
         before.iter().zip(asks).map(|(key, ask)| key.allows(ask, terms, now)).collect();
-    let granted = alone.iter().copied().min().unwrap();
+    let real: Vec<usize> = (0..asks.len()).filter(|i| !asks[*i].shadow).collect();
+    let granted = real.iter().map(|i| alone[*i]).min().unwrap_or(terms.upto);
+    let id = terms.id.unwrap_or(b"");
+    let lapsed: Vec<usize> =
+        real.iter().copied().filter(|i| terms.only_renew && !before[*i].holds(id, now)).collect();
+    if let Some(first) = lapsed.first() {
+        return nothing_to_renew(before, asks, terms, &alone, &lapsed, *first);
+    }
     let acquisitions = if terms.force { terms.upto } else { granted };
 
     let (mut verdicts, mut after, mut wrote) = (Vec::new(), Vec::new(), Vec::new());
-    for ((ask, key), alone) in asks.iter().zip(before).zip(&alone) {
-        let Ask { rule, cost, block_ms, .. } = ask;
+    for ((ask, unchanged), alone) in asks.iter().zip(before).zip(&alone) {
+        let Ask { rule, cost, block_ms, shadow } = ask;
         let capacity = capacity(rule);
-        let mut key = key.clone();
+        let mut key = unchanged.clone();
         let mut written = false;
         let mut retry_after_ms = 0;
-        if capacity > 0 && *cost > 0 && !key.is_exempt(now) {
+        let leases = rule.algorithm() == Algorithm::Concurrency;
+        // Of a shadow no more is taken than it has, but every lease is kept, and so it is when all pass.
+        let acquisitions = match (shadow, terms.force, leases) {
+            (true, false, false) => acquisitions.min(*alone),
+            _ => acquisitions,
+        };
+        if capacity > 0 && *cost > 0 && (leases || !key.is_exempt(now)) {
             if terms.reserve_ms > 0 && acquisitions > 0 {
                 let fits = |t| key.in_use(rule, t) + cost * acquisitions <= capacity;
                 retry_after_ms = search(now, fits) - now;
@@ -294,14 +315,17 @@ pub fn call(before: &[Key], asks: &[Ask], terms: &Terms<'_>) -> Answer {
                 written = true;
             }
             let lacks_room = *alone == 0 || terms.force && key.in_use(rule, now) >= capacity;
-            if lacks_room && *block_ms > 0 && *cost <= capacity && !key.is_blocked(now) {
+            let starts = *block_ms > 0 && *cost <= capacity && !shadow;
+            if lacks_room && starts && !key.is_blocked(now) {
                 key.blocked_until = (now + block_ms).min(MAX_TIME_MS);
                 key.laid = now;
                 written = true;
             }
         }
         if *alone == 0 {
-            retry_after_ms = key.granted_at(ask, terms).map_or(-1, |t| t - now);
+            // A lease that a shadow kept all the same would be renewed, so: as it was before.
+            let asked = if leases && *shadow { unchanged } else { &key };
+            retry_after_ms = asked.granted_at(ask, terms).map_or(-1, |t| t - now);
         }
         verdicts.push(Verdict {
             granted: *alone,
@@ -314,28 +338,63 @@ pub fn call(before: &[Key], asks: &[Ask], terms: &Terms<'_>) -> Answer {
         wrote.push(written);
     }
 
+    // Shadows bind only among themselves.
+    let binds = if real.is_empty() { (0..asks.len()).collect() } else { real.clone() };
     let binding = if granted == 0 {
         // "Never" is the longest wait; of equals the first.
         let wait = |i: usize| match verdicts[i].retry_after_ms {
             -1 => i64::MAX,
             wait => wait,
         };
-        let denying = (0..asks.len()).filter(|i| alone[*i] == 0);
+        let denying = binds.into_iter().filter(|i| alone[*i] == 0);
         denying.rev().max_by_key(|i| wait(*i)).unwrap()
     } else {
         let further = |i: usize| {
             let unlimited = asks[i].cost == 0 || after[i].is_exempt(now);
             if unlimited { u64::MAX } else { verdicts[i].remaining / asks[i].cost }
         };
-        (0..asks.len()).min_by_key(|i| (further(*i), verdicts[*i].remaining, *i)).unwrap()
+        binds.into_iter().min_by_key(|i| (further(*i), verdicts[*i].remaining, *i)).unwrap()
     };
     let retry_after_ms = if granted == 0 {
         verdicts[binding].retry_after_ms
     } else {
-        verdicts.iter().map(|v| v.retry_after_ms).max().unwrap()
+        real.iter().map(|i| verdicts[*i].retry_after_ms).max().unwrap_or(0)
     };
     let retry_after_ms = if granted > 0 && terms.reserve_ms == 0 { 0 } else { retry_after_ms };
     Answer { decision: Decision { granted, retry_after_ms, binding }, verdicts, after, wrote }
+}
+
+/// Nothing happens when one of the leases is gone that were to be renewed.
+fn nothing_to_renew(
+    before: &[Key],
+    asks: &[Ask],
+    terms: &Terms<'_>,
+    alone: &[u64],
+    lapsed: &[usize],
+    binding: usize,
+) -> Answer {
+    let now = terms.now_ms;
+    let verdict = |i: usize| {
+        let (key, rule) = (&before[i], &asks[i].rule);
+        let waits = || key.granted_at(&asks[i], terms).map_or(-1, |t| t - now);
+        let (granted, retry_after_ms) = match lapsed.contains(&i) {
+            true => (0, 0),
+            false => (alone[i], if alone[i] == 0 { waits() } else { 0 }),
+        };
+        Verdict {
+            granted,
+            limit: capacity(rule),
+            remaining: key.remaining(rule, now),
+            retry_after_ms,
+            reset_after_ms: key.reset_at(rule, now) - now,
+        }
+    };
+    Answer {
+        decision: Decision { granted: 0, retry_after_ms: 0, binding },
+        verdicts: (0..asks.len()).map(verdict).collect(),
+        after: before.to_vec(),
+        wrote: vec![false; asks.len()],
+    }
 }
 
 /// The first moment from `from` on at which `is_so`, which stays so: one by one at first, then in
