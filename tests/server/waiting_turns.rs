@@ -10,7 +10,7 @@ use crate::waiting::{Lateness, Waiter, no_waiters, only, take, waiters};
 
 /// A call of RL.ACQUIREX without the command's name.
 pub fn line(keys: &str, rules: &str) -> String {
-    format!("{keys} {rules}")
+    format!("{keys} '{rules}'")
 }
 
 /// Sends calls that wait, from a client each.
