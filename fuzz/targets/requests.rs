@@ -43,7 +43,8 @@ fn check_rules(text: &[u8], form: Form) {
         assert!(ask.cost * upto <= MAX_PERMITS);
     }
     if let Some(id) = id {
-        let released = parse_release(&[b"k", &b"ID"[..], id][..]).expect("an ID can be released");
+        let args = [b"k", &b"ID"[..], id];
+        let released = parse_release(&args[..]).expect("an ID can be released");
         assert_eq!(released.value, id);
     }
 }

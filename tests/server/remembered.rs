@@ -120,15 +120,21 @@ fn ten_thousand_strings_take_no_more_memory_than_there_is_for_them() {
     let server = Server::start();
     let mut client = server.client();
     let name = "n".repeat(15);
-    let rule = format!("WINDOW 10d LIMIT 5 ALGO concurrency NAME {name} ");
     let keys = (0..16).map(|i| format!("k{i}")).collect::<Vec<_>>().join(" ");
-    let text = |i: usize| format!("{}ID {i:0>5}{}", rule.repeat(16), "i".repeat(90));
-    assert!((950..=1024).contains(&text(0).len()), "{}", text(0).len());
+    // Each with a limit of its own, which the answer tells.
+    let text = |i: usize| {
+        let rule = format!("WINDOW 10d LIMIT {} ALGO concurrency NAME {name} ", i + 1);
+        format!("{}ID {}", rule.repeat(16), "i".repeat(45))
+    };
+    assert!((950..=1024).contains(&text(STRINGS - 1).len()), "{}", text(STRINGS - 1).len());
+    let call = |i: usize| words("RL.PEEK").then(&keys).arg(text(i));
     let fill = |client: &mut Client, from: usize| {
-        for chunk in (from..from + STRINGS / 2).collect::<Vec<_>>().chunks(250) {
-            let call = |i: &usize| words("RL.PEEK").then(&keys).arg(text(*i));
-            let calls = chunk.iter().flat_map(|i| [call(i), call(i)]);
-            client.pipeline(calls).into_iter().for_each(|reply| drop(reply.expect("an answer")));
+        for i in (from..from + STRINGS / 2).step_by(250) {
+            let calls = (i..i + 250).flat_map(|i| [call(i), call(i)]);
+            for (at, reply) in client.pipeline(calls).into_iter().enumerate() {
+                let reply = Reply::of(&reply.expect("an answer"));
+                assert_eq!(reply.limit, (i + at / 2 + 1) as i64, "{reply:?}");
+            }
         }
     };
     let empty = client.info_number("rl", "rl_rules_memory");
@@ -143,12 +149,10 @@ fn ten_thousand_strings_take_no_more_memory_than_there_is_for_them() {
     assert!((count * 2000..PLACES * ENTRY_BYTES).contains(&(bytes - empty)), "{bytes}, {empty}");
     assert!(grown < 200_000, "{grown} bytes for the second half");
     // Costs and IDs that change with each call push out nothing.
-    let kept = text(STRINGS - 1);
-    let line = |text: &str| words("RL.PEEK").then(&keys).arg(text);
     let moved = parses(&mut client, |client| {
         for i in 0..1000 {
             client.run(words("RL.PEEK k").arg(format!("WINDOW 10d LIMIT 5 ALGO fixed COST {i}")));
-            client.run(line(&kept));
+            client.run(call(STRINGS - 1));
         }
     });
     assert_eq!(moved, 1000);

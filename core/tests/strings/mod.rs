@@ -188,7 +188,10 @@ fn strings_that_collide_never_answer_for_one_another() {
         if random.percent(2) {
             world.delete(random.below(KEYS as u64) as usize);
         }
-        let keys = 1 + random.below(KEYS as u64) as usize;
+        // Mostly one rule, or one for each key.
+        let rules = parsed.as_ref().map_or(1, |(rules, _)| rules.len());
+        let any = 1 + random.below(KEYS as u64) as usize;
+        let keys = if random.percent(95) { rules.clamp(any, KEYS) } else { any };
         match world.call(keys, form, &read, &parsed) {
             Some(true) => granted += 1,
             Some(false) => denied += 1,
