@@ -139,13 +139,15 @@ impl Rule {
             }
             _ => {}
         }
-        let (capacity, shape) = match algorithm {
-            Algorithm::Bucket => {
-                let burst = shape.burst.unwrap_or(limit);
-                (bucket_capacity(window_ms, limit, burst), burst)
-            }
-            Algorithm::Fixed => (limit, shape.offset_ms.unwrap_or(0).rem_euclid(window_ms) as u64),
-            _ => (limit, 0),
+        let burst = shape.burst.unwrap_or(limit);
+        let capacity = match burst == limit {
+            true => limit,
+            false => bucket_capacity(window_ms, limit, burst),
+        };
+        let shape = match shape.offset_ms {
+            Some(offset_ms) => offset_ms.rem_euclid(window_ms) as u64,
+            None if algorithm == Algorithm::Bucket => burst,
+            None => 0,
         };
         Ok(Rule { algorithm, window_ms, limit, shape, capacity })
     }
@@ -189,11 +191,6 @@ impl Rule {
 }
 
 /// See [`Rule::capacity`].
-#[inline(always)]
 fn bucket_capacity(window_ms: i64, limit: u64, burst: u64) -> u64 {
-    match limit {
-        0 => 0,
-        _ if limit <= burst => burst,
-        _ => burst.max(limit.div_ceil(window_ms as u64)),
-    }
+    if limit == 0 { 0 } else { burst.max(limit.div_ceil(window_ms as u64)) }
 }

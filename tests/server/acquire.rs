@@ -326,8 +326,8 @@ fn option_words_are_no_keys() {
     let server = Server::start();
     let mut client = server.client();
     for word in [
-        "BURST", "OFFSET", "BLOCK", "COST", "NAME", "UPTO", "ID", "RESERVE", "TIMEOUT", "FORCE",
-        "WITHKEYS", "FOR", "SHADOW",
+        "BURST", "OFFSET", "BLOCK", "COST", "NAME", "UPTO", "ID", "XX", "RESERVE", "TIMEOUT",
+        "FORCE", "WITHKEYS", "FOR", "SHADOW",
     ] {
         let line = format!(
             "ERR '{word}' is an option of RL.ACQUIREX, not a key: RL.ACQUIRE takes only WINDOW, LIMIT and ALGO"

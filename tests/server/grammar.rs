@@ -5,13 +5,13 @@ use crate::harness::{Client, Server, args};
 
 pub const RULE: &str = "WINDOW 1s LIMIT 1 ALGO bucket";
 pub const FORMS: [&str; 2] = ["RL.ACQUIREX", "RL.PEEK"];
-const PLACE: &str = "to a rule, before UPTO, ID, RESERVE, TIMEOUT, FORCE and WITHKEYS";
-const NOT_IN_PEEK: [&str; 3] = ["RESERVE", "FORCE", "TIMEOUT"];
+const PLACE: &str = "to a rule, before UPTO, ID, XX, RESERVE, TIMEOUT, FORCE and WITHKEYS";
+const NOT_IN_PEEK: [&str; 4] = ["XX", "RESERVE", "FORCE", "TIMEOUT"];
 
 /// Every option word of the module.
-pub const WORDS: [&str; 17] = [
-    "WINDOW", "LIMIT", "ALGO", "BURST", "OFFSET", "BLOCK", "COST", "NAME", "UPTO", "ID", "RESERVE",
-    "TIMEOUT", "FORCE", "WITHKEYS", "FOR", "SHADOW", "COUNT",
+pub const WORDS: [&str; 18] = [
+    "WINDOW", "LIMIT", "ALGO", "BURST", "OFFSET", "BLOCK", "COST", "NAME", "UPTO", "ID", "XX",
+    "RESERVE", "TIMEOUT", "FORCE", "WITHKEYS", "FOR", "SHADOW", "COUNT",
 ];
 
 /// An option of a rule or of a call: where it can stand, and what its value may be.
@@ -215,6 +215,7 @@ fn options_given_twice() {
             for (rule, option) in [
                 (RULE, "UPTO 1"),
                 (leases, "ID x"),
+                (leases, "XX"),
                 (RULE, "RESERVE 1s"),
                 (RULE, "FORCE"),
                 (RULE, "WITHKEYS"),
@@ -307,7 +308,7 @@ fn options_out_of_place() {
             refusals.refuse(&format!("RL.PEEK k '{RULE} WITHKEYS {word}'"), &line);
         }
         for (form, expected) in [
-            ("RL.ACQUIREX", "a rule or UPTO, ID, RESERVE, TIMEOUT, FORCE or WITHKEYS"),
+            ("RL.ACQUIREX", "a rule or UPTO, ID, XX, RESERVE, TIMEOUT, FORCE or WITHKEYS"),
             ("RL.PEEK", "a rule or UPTO, ID or WITHKEYS"),
         ] {
             for word in ["x", "FOR", "SHADOW", "KEYS", "WINDOWS", "5"] {
@@ -395,6 +396,10 @@ fn options_that_do_not_fit() {
         for (rules, line) in [
             (leases.to_owned(), "ERR ID is required with ALGO concurrency".into()),
             (format!("{RULE} {leases}"), "ERR ID is required with ALGO concurrency".into()),
+            (format!("{leases} XX"), "ERR ID is required with ALGO concurrency".into()),
+            (format!("{RULE} XX"), fits("XX", "an ALGO other than concurrency")),
+            (format!("{leases} {RULE} ID x XX"), fits("XX", "an ALGO other than concurrency")),
+            (format!("{leases} ID x XX FORCE"), fits("FORCE", "ALGO concurrency")),
             (format!("{leases} ID x FORCE"), fits("FORCE", "ALGO concurrency")),
             (format!("{RULE} FORCE UPTO 1"), fits("FORCE", "UPTO")),
             (format!("{RULE} UPTO 5 FORCE"), fits("FORCE", "UPTO")),

@@ -100,6 +100,7 @@ fn misplaced_options_do_not_slip_through() {
             "NAME n",
             "UPTO 5",
             "ID x",
+            "XX",
             "RESERVE 1s",
             "FORCE",
             "WITHKEYS",

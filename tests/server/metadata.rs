@@ -265,7 +265,7 @@ fn the_summary_of_rules_has_every_word() {
     let in_peek = ["UPTO", "ID", "WITHKEYS"];
     for word in WORDS.into_iter().filter(|word| !["FOR", "SHADOW", "COUNT"].contains(word)) {
         assert!(has(&acquirex, word), "{word}: {acquirex}");
-        let of_calls = ["RESERVE", "TIMEOUT", "FORCE"].contains(&word);
+        let of_calls = ["XX", "RESERVE", "TIMEOUT", "FORCE"].contains(&word);
         assert!(!of_calls || !has(&peek, word), "{word}: {peek}");
         assert!(!in_peek.contains(&word) || has(&peek, word), "{word}: {peek}");
     }

@@ -84,7 +84,7 @@ fn other_white_space_is_part_of_a_word() {
             let options = if form == "RL.PEEK" {
                 "a rule or UPTO, ID or WITHKEYS"
             } else {
-                "a rule or UPTO, ID, RESERVE, TIMEOUT, FORCE or WITHKEYS"
+                "a rule or UPTO, ID, XX, RESERVE, TIMEOUT, FORCE or WITHKEYS"
             };
             for (tail, got) in [
                 (format!("{other}COST 2"), format!("{seen}COST")),
@@ -219,6 +219,7 @@ fn nonsense(random: &mut Random) -> Vec<u8> {
         "UPTO 3",
         "ID x",
         "ID",
+        "XX",
         "RESERVE 1h",
         "FORCE",
         "WITHKEYS",
