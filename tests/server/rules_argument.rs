@@ -199,7 +199,7 @@ fn long_arguments_end_soon() {
 
 /// Parts of rules, right and wrong, and bytes without sense.
 fn nonsense(random: &mut Random) -> Vec<u8> {
-    const PARTS: [&str; 34] = [
+    const PARTS: [&str; 35] = [
         "WINDOW",
         "WINDOW 10d",
         "LIMIT 5",
