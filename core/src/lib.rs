@@ -18,7 +18,8 @@
 //! | [`top`] | the most frequent keys of a stream |
 //! | [`codec`], [`varint`], [`blob`] | the stored form of limiters and effects |
 //! | [`policy`] | numbers that an operator puts in the place of those asked |
-//! | [`request`], `rule_args`, `word`, [`error`] | the grammar of the commands |
+//! | [`request`], `rule_args`, `word`, `twice`, [`error`] | the grammar of the commands |
+//! | `hash` | hashes for tables in memory |
 //! | [`slot`] | hash slots, for servers that cannot tell them |
 //!
 //! Time is an argument everywhere, in whole milliseconds since the epoch; counts are integers.
@@ -32,6 +33,7 @@ pub mod decision;
 pub mod effect;
 pub mod error;
 pub mod fixed;
+mod hash;
 pub mod limiter;
 pub mod manage;
 mod packed;
@@ -45,6 +47,7 @@ pub mod sliding;
 pub mod slot;
 pub mod status;
 pub mod top;
+mod twice;
 pub mod varint;
 mod view;
 mod word;

@@ -3,8 +3,6 @@
 //! Nothing here touches a limiter, so a request that does not parse changes nothing. Rules go to a
 //! sink of the caller, so that parsing allocates nothing.
 
-use std::collections::HashSet;
-
 use crate::concurrency::MAX_ID;
 use crate::decision::Ask;
 use crate::error::{MAX_KEYS, RequestError, Shown};
@@ -12,6 +10,7 @@ use crate::policy::Policy;
 use crate::rule::{Algorithm, MAX_PERMITS, MAX_WINDOW_MS, Rule, Shape};
 pub use crate::rule_args::{Named, rule_of};
 use crate::rule_args::{RuleArgs, check_name};
+use crate::twice::find_twice;
 use crate::word::Words;
 pub use crate::word::{Word, integer};
 
@@ -487,25 +486,4 @@ fn check_keys<A: Arguments + ?Sized>(
         return Err(RequestError::KeyTwice(Shown::new(key)).into());
     }
     Ok(())
-}
-
-/// A key that is named twice.
-fn find_twice<A: Arguments + ?Sized>(args: &A, keys: usize) -> Option<&[u8]> {
-    /// Up to here comparing all pairs is faster than hashing, and allocates nothing.
-    const FEW: usize = 8;
-    let mut all = (0..keys).map(|i| args.get(i));
-    if keys > FEW {
-        let mut seen = HashSet::with_capacity(keys);
-        return all.find(|key| !seen.insert(*key));
-    }
-    let mut few: [&[u8]; FEW] = [&[]; FEW];
-    few.iter_mut().zip(all).for_each(|(place, key)| *place = key);
-    let mut rest = few.get(..keys)?;
-    while let Some((key, others)) = rest.split_first() {
-        if others.contains(key) {
-            return Some(key);
-        }
-        rest = others;
-    }
-    None
 }

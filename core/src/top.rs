@@ -9,8 +9,7 @@
 //! to it, found by bisection. Beside them is a map from a key's hash to its counter. Keys are told
 //! apart by a seeded 64-bit hash: two that share one would be counted as one.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use crate::hash::{ByHash, Seed};
 
 /// How many bytes of a key are kept.
 pub const KEY_BYTES: usize = 128;
@@ -37,30 +36,12 @@ struct Counter {
     counted: Counted,
 }
 
-/// A map from hashes needs no hashing.
-#[derive(Default)]
-struct Identity(u64);
-
-impl Hasher for Identity {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        // Only ever given a `u64`.
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-}
-
 /// A sketch of a stream.
 #[derive(Debug, Default)]
 pub struct Sketch {
     /// They stay where they are; only their places in the ranking change.
     counters: Vec<Counter>,
-    by_hash: HashMap<u64, usize, BuildHasherDefault<Identity>>,
+    by_hash: ByHash<usize>,
     /// Counts, the highest first, each with its counter.
     ranking: Vec<(u64, usize)>,
     capacity: usize,
@@ -70,7 +51,7 @@ impl Sketch {
     fn new(capacity: usize) -> Sketch {
         Sketch {
             counters: Vec::with_capacity(capacity),
-            by_hash: HashMap::with_capacity_and_hasher(capacity, BuildHasherDefault::default()),
+            by_hash: ByHash::with_capacity_and_hasher(capacity, Default::default()),
             ranking: Vec::with_capacity(capacity),
             capacity,
         }
@@ -146,7 +127,7 @@ pub struct Top {
     previous: Sketch,
     /// When the present period began, in ms of epoch time.
     since_ms: i64,
-    seed: u64,
+    seed: Seed,
 }
 
 /// How large the sketches are and how often they turn over.
@@ -161,7 +142,7 @@ pub struct Shape {
 impl Default for Top {
     fn default() -> Top {
         let (present, previous) = (Sketch::default(), Sketch::default());
-        Top { present, previous, since_ms: 0, seed: RandomState::new().hash_one(0) }
+        Top { present, previous, since_ms: 0, seed: Seed::random() }
     }
 }
 
@@ -209,21 +190,7 @@ impl Top {
     }
 
     fn hash(&self, db: i32, key: &[u8]) -> u64 {
-        // Folded multiplication, as in wyhash: a cryptographic hash would cost more than the rest. The
-        // seed keeps callers from making keys collide.
-        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-        let fold = |value: u64| {
-            let product = u128::from(value) * u128::from(FACTOR);
-            product as u64 ^ (product >> 64) as u64
-        };
-        let (chunks, rest) = key.as_chunks::<8>();
-        let mut last = [0; 8];
-        if let Some(place) = last.get_mut(..rest.len()) {
-            place.copy_from_slice(rest);
-        }
-        let start = fold(self.seed ^ u64::from(db as u32) ^ (key.len() as u64) << 32);
-        let hash = chunks.iter().fold(start, |hash, chunk| fold(hash ^ u64::from_le_bytes(*chunk)));
-        fold(hash ^ u64::from_le_bytes(last) ^ self.seed.rotate_left(32))
+        self.seed.hash(db as u32, key)
     }
 
     fn turn_over(&mut self, shape: Shape, now_ms: i64) {
@@ -247,6 +214,8 @@ impl Top {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
 
     const SHAPE: Shape = Shape { capacity: 16, period_ms: 1000 };
