@@ -430,9 +430,7 @@ impl Reader<'_> {
             Algorithm::Sliding => State::Sliding(Log::decode(self.bytes, &mut self.at)?),
             Algorithm::Fixed => State::Fixed(self.fixed(rule)?),
             Algorithm::Counter => State::Counter(StoredCounter::new(self.counter(rule)?)),
-            Algorithm::Concurrency => {
-                State::Concurrency(Box::new(Leases::decode(self.bytes, &mut self.at)?))
-            }
+            Algorithm::Concurrency => State::Concurrency(Leases::decode(self.bytes, &mut self.at)?),
         })
     }
 
@@ -496,10 +494,11 @@ impl Reader<'_> {
             LEASE_PUT => {
                 let now_ms = self.time()?;
                 let (id, lease) = decode_lease(self.bytes, &mut self.at)?;
-                LeaseChange::Put { now_ms, id, lease, carried: self.permits()? }
+                LeaseChange::Put { now_ms, id: id.into(), lease, carried: self.permits()? }
             }
             LEASE_END => {
-                LeaseChange::End { now_ms: self.time()?, id: decode_id(self.bytes, &mut self.at)? }
+                let now_ms = self.time()?;
+                LeaseChange::End { now_ms, id: decode_id(self.bytes, &mut self.at)?.into() }
             }
             LEASE_PULL_BACK => LeaseChange::PullBack { now_ms: self.time()? },
             _ => return None,
