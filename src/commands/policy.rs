@@ -5,6 +5,7 @@
 
 use rl_core::policy::{Entry, Policy};
 use rl_core::request::{Arguments, parse_policy_set, parse_top};
+use rl_core::top::Counted;
 
 use crate::call::{Call, Command, Failure, Origin};
 use crate::{log, policies, top, waiting};
@@ -188,13 +189,14 @@ pub struct TopKeys;
 impl Command for TopKeys {
     fn run(call: &Call) -> Result<(), Failure> {
         let limit = parse_top(call)?;
-        let most = top::most(call, limit, call.now_ms());
-        call.reply_array(most.len());
-        for counted in most {
-            call.reply_array(4);
-            call.reply_bytes(&counted.key);
-            call.reply_integers(&[counted.db.into(), counted.count as i64, counted.error as i64]);
-        }
+        top::with_most(call, limit, call.now_ms(), |most| {
+            call.reply_array(most.len());
+            for Counted { db, key, count, error } in most {
+                call.reply_array(4);
+                call.reply_bytes(key);
+                call.reply_integers(&[db.into(), count as i64, error as i64]);
+            }
+        });
         Ok(())
     }
 }
