@@ -12,6 +12,7 @@ use std::ptr;
 use libc::{c_int, c_void};
 use redis_module::{Context, RedisLockIndicator, RedisValue, raw};
 use rl_core::error::RequestError;
+use rl_core::policy::MOST_TEMPORARY;
 use rl_core::request::Arguments;
 use smallvec::SmallVec;
 
@@ -44,6 +45,8 @@ pub enum Failure {
     OutOfMemory,
     /// A client called what is for replication only.
     NotForClients,
+    /// One more policy for a time than a name can have.
+    TooManyPolicies,
 }
 
 impl From<Box<RequestError>> for Failure {
@@ -68,6 +71,10 @@ impl fmt::Display for Failure {
             Failure::NotForClients => {
                 f.write_str("ERR this command is sent by a primary to its replicas, not by clients")
             }
+            Failure::TooManyPolicies => write!(
+                f,
+                "ERR a name can have {MOST_TEMPORARY} policies with FOR at once, DEL it first"
+            ),
         }
     }
 }

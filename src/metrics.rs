@@ -232,10 +232,10 @@ fn fill(section: &Section, for_crash_report: bool) {
 /// The fields whose state only the main thread may look at.
 fn guarded_fields(section: &Section) {
     let main = MainThread::in_callback();
+    let now_ms = clock_ms();
     policies::with(&main, |policies| {
-        policies.prune(clock_ms());
-        section.number("policies", policies.len() as u64);
-        section.text("policies_digest", &format!("{:016x}", policies.digest(clock_ms())));
+        section.number("policies", policies.count(now_ms) as u64);
+        section.text("policies_digest", &format!("{:016x}", policies.digest(now_ms)));
     });
     section.number("policies_mismatched", MISMATCHES.get());
     let waits = waiting::counts();

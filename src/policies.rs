@@ -3,6 +3,8 @@
 //! They belong to the server, not to a slot: in a cluster they are set on each primary. A primary
 //! without policies sends none, so they are cleared when a load or a full sync begins. They are not
 //! part of an AOF that was rewritten without its RDB preamble.
+//!
+//! Those whose time ran out are forgotten a thousand at a time, by each tick of the server's clock.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,12 +12,15 @@ use lazy_static::lazy_static;
 use libc::c_int;
 use redis_module::server_events::LoadingSubevent;
 use redis_module::{Context, RedisGILGuard, raw};
-use redis_module_macros::loading_event_handler;
-use rl_core::policy::{Applied, Entry, Policies};
+use redis_module_macros::{cron_event_handler, loading_event_handler};
+use rl_core::policy::{Applied, Policies, encode};
 use rl_core::request::Named;
 
-use crate::call::{MainThread, api};
+use crate::call::{MainThread, api, clock_ms};
 use crate::{log, metrics};
+
+/// How many policies a tick forgets: some 0.5 ms.
+const A_SLICE: usize = 1000;
 
 lazy_static! {
     static ref POLICIES: RedisGILGuard<Policies> = RedisGILGuard::default();
@@ -53,12 +58,18 @@ fn on_loading(_: &Context, event: LoadingSubevent) {
     }
 }
 
+#[cron_event_handler]
+fn on_cron(_: &Context, _: u64) {
+    POLICIES.lock(&MainThread::in_callback()).prune(clock_ms(), A_SLICE);
+}
+
 /// All policies in their stored form.
 fn encoded() -> Option<Vec<u8>> {
     let main = MainThread::in_callback();
     let policies = POLICIES.lock(&main);
-    let names: Vec<_> = policies.sorted().into_iter().map(|(name, _)| name).collect();
-    (!names.is_empty()).then(|| policies.encode(names.into_iter()))
+    let mut entries = policies.iter().peekable();
+    entries.peek()?;
+    Some(encode(entries))
 }
 
 /// Saves the policies beside the keys. Servers before 7.2 call this one, and write a header
@@ -112,9 +123,4 @@ fn merge(bytes: &[u8]) -> Result<(), String> {
         [] => Ok(()),
         bytes => policies.merge(bytes).map_err(|error| error.to_string()),
     }
-}
-
-/// What a name has, for a caller that changes it.
-pub fn entry(main: &MainThread, name: &[u8]) -> Entry {
-    POLICIES.lock(main).get(name)
 }
