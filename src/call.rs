@@ -13,6 +13,7 @@ use libc::c_int;
 use redis_module::{Context, RedisLockIndicator, RedisValue, raw};
 use rl_core::grammar::Arguments;
 use rl_core::grammar::error::RequestError;
+use rl_core::policy::MOST_TEMPORARY;
 use smallvec::SmallVec;
 
 use crate::keys::{Access, Key};
@@ -37,6 +38,8 @@ pub enum Failure {
     OutOfMemory,
     /// A client called what is for replication only.
     NotForClients,
+    /// One more policy for a time than a name can have.
+    TooManyPolicies,
 }
 
 impl From<Box<RequestError>> for Failure {
@@ -61,6 +64,10 @@ impl fmt::Display for Failure {
             Failure::NotForClients => {
                 f.write_str("ERR this command is sent by a primary to its replicas, not by clients")
             }
+            Failure::TooManyPolicies => write!(
+                f,
+                "ERR a name can have {MOST_TEMPORARY} policies with FOR at once, DEL it first"
+            ),
         }
     }
 }

@@ -9,9 +9,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use libc::{c_int, c_void};
+use libc::{c_int, c_ulong, c_void};
 use redis_module::raw;
 use rl_core::codec;
+use rl_core::concurrency::Leases;
 use rl_core::limiter::{Limiter, State};
 
 use crate::call::api;
@@ -80,8 +81,10 @@ unsafe fn limiter<'a>(value: *const c_void) -> &'a Limiter {
 /// # Safety
 /// As [`limiter`].
 unsafe fn encoded(value: *const c_void) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    codec::encode_limiter(unsafe { limiter(value) }, &mut bytes);
+    let limiter = unsafe { limiter(value) };
+    // The stored form is the smaller one.
+    let mut bytes = Vec::with_capacity(size_of::<Limiter>() + limiter.heap_bytes());
+    codec::encode_limiter(limiter, &mut bytes);
     bytes
 }
 
@@ -224,23 +227,33 @@ extern "C" fn defrag(
                 move_box(ctx, holds);
             }
             match limiter.state_mut() {
-                State::Sliding(log) => {
-                    let bytes = log.bytes_mut();
-                    let len = bytes.len();
-                    if len > 0
-                        && let Some(moved) = moved(ctx, bytes.as_mut_ptr().cast())
-                    {
-                        let moved = ptr::slice_from_raw_parts_mut(moved.cast(), len);
-                        ptr::write(bytes, Box::from_raw(moved));
-                    }
-                }
-                // The nodes of its maps stay where they are: the standard library owns them.
-                State::Concurrency(leases) => move_box(ctx, leases),
+                State::Sliding(log) => move_bytes(ctx, log.bytes_mut()),
+                State::Concurrency(leases) => return c_int::from(!move_leases(ctx, leases)),
                 State::Unused | State::Bucket(_) | State::Fixed(_) | State::Counter(_) => {}
             }
         }
         0
     })
+}
+
+/// Moves what holds leases, from where the last call had to stop. False when it has to stop again. The
+/// index of their names stays where it is: the standard library owns it.
+unsafe fn move_leases(ctx: *mut raw::RedisModuleDefragCtx, leases: &mut Leases) -> bool {
+    unsafe {
+        // It stays 0 where the server lets nobody stop.
+        let mut done: c_ulong = 0;
+        api!(RedisModule_DefragCursorGet)(ctx, &mut done);
+        for part in leases.parts_mut(done as usize) {
+            move_bytes(ctx, part);
+            done += 1;
+            if api!(RedisModule_DefragShouldStop)(ctx) != 0
+                && api!(RedisModule_DefragCursorSet)(ctx, done) == raw::REDISMODULE_OK as c_int
+            {
+                return false;
+            }
+        }
+        true
+    }
 }
 
 /// Where an allocation was moved to, `None` when it stays.
@@ -257,6 +270,19 @@ unsafe fn move_box<T>(ctx: *mut raw::RedisModuleDefragCtx, boxed: &mut Box<T>) {
         let allocation: *mut T = &mut **boxed;
         if let Some(moved) = moved(ctx, allocation.cast()) {
             ptr::write(boxed, Box::from_raw(moved.cast()));
+        }
+    }
+}
+
+unsafe fn move_bytes(ctx: *mut raw::RedisModuleDefragCtx, bytes: &mut Box<[u8]>) {
+    let len = bytes.len();
+    if len == 0 {
+        return;
+    }
+    unsafe {
+        if let Some(moved) = moved(ctx, bytes.as_mut_ptr().cast()) {
+            let moved = ptr::slice_from_raw_parts_mut(moved.cast(), len);
+            ptr::write(bytes, Box::from_raw(moved));
         }
     }
 }

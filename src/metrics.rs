@@ -3,8 +3,10 @@
 //! Counters only grow. Commands run on one thread, so they are plain loads and stores; atomics only
 //! because `INFO` may be asked for in a crash report, by another thread.
 
-use std::collections::HashMap;
-use std::ffi::CString;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{CStr, CString};
+use std::io::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use lazy_static::lazy_static;
@@ -80,8 +82,21 @@ static LIMITERS: AtomicI64 = AtomicI64::new(0);
 
 #[derive(Default)]
 struct Names {
-    known: HashMap<Box<[u8]>, Box<Outcomes>>,
+    known: HashMap<Arc<[u8]>, Arc<Outcomes>>,
+    /// The same: to sort a hundred thousand for each `INFO` would hold the server up.
+    in_order: BTreeMap<Arc<[u8]>, Arc<Outcomes>>,
     others: Option<Box<Outcomes>>,
+}
+
+impl Names {
+    fn add(&mut self, name: &[u8], outcome: Outcome, most: usize) {
+        let (name, outcomes) = (Arc::<[u8]>::from(name), Arc::new(Outcomes::new()));
+        outcomes.count(outcome);
+        // Once, rather than by moving all names while there are many.
+        self.known.reserve(most.saturating_sub(self.known.len()));
+        self.known.insert(name.clone(), outcomes.clone());
+        self.in_order.insert(name, outcomes);
+    }
 }
 
 lazy_static! {
@@ -135,14 +150,11 @@ pub fn count(
 
 fn count_name(main: &MainThread, name: &[u8], outcome: Outcome) {
     let mut names = NAMES.lock(main);
-    let room = names.known.len() < config::max_names();
+    let most = config::max_names();
+    let room = names.known.len() < most;
     match names.known.get(name) {
         Some(outcomes) => outcomes.count(outcome),
-        None if room => {
-            let outcomes = Box::new(Outcomes::new());
-            outcomes.count(outcome);
-            names.known.insert(name.into(), outcomes);
-        }
+        None if room => names.add(name, outcome, most),
         None => {
             let others = names.others.get_or_insert_with(|| Box::new(Outcomes::new()));
             others.count(outcome);
@@ -191,12 +203,24 @@ impl Section {
     }
 
     fn outcomes(&self, name: &str, outcomes: &Outcomes) {
-        let name = CString::new(name).unwrap_or_default();
-        // SAFETY: as above.
-        unsafe {
-            api!(RedisModule_InfoBeginDictField)(self.0, name.as_ptr());
-            outcomes.fields().iter().for_each(|(field, value)| self.number(field, *value));
-            api!(RedisModule_InfoEndDictField)(self.0);
+        self.named_outcomes(&mut Vec::new(), "", name.as_bytes(), outcomes);
+    }
+
+    /// Writes what the server makes of a dictionary field, but in one call: there can be a hundred
+    /// thousand. `text` is room to write in.
+    fn named_outcomes(&self, text: &mut Vec<u8>, prefix: &str, name: &[u8], outcomes: &Outcomes) {
+        text.clear();
+        text.extend([prefix.as_bytes(), name, b"\0"].into_iter().flatten());
+        let value = text.len();
+        let [(granted, g), (denied, d), (shadow, s)] = outcomes.fields();
+        // Writing to memory does not fail.
+        let _ = write!(text, "{granted}={g},{denied}={d},{shadow}={s}\0");
+        let texts = text.split_at_checked(value).unwrap_or_default();
+        if let (Ok(name), Ok(value)) =
+            (CStr::from_bytes_with_nul(texts.0), CStr::from_bytes_with_nul(texts.1))
+        {
+            // SAFETY: the context is that of the running `INFO`; the server copies both.
+            unsafe { api!(RedisModule_InfoAddFieldCString)(self.0, name.as_ptr(), value.as_ptr()) };
         }
     }
 }
@@ -232,10 +256,10 @@ fn fill(section: &Section, for_crash_report: bool) {
 /// The fields whose state only the main thread may look at.
 fn guarded_fields(section: &Section) {
     let main = MainThread::in_callback();
+    let now_ms = clock_ms();
     policies::with(&main, |policies| {
-        policies.prune(clock_ms());
-        section.number("policies", policies.len() as u64);
-        section.text("policies_digest", &format!("{:016x}", policies.digest(clock_ms())));
+        section.number("policies", policies.count(now_ms) as u64);
+        section.text("policies_digest", &format!("{:016x}", policies.digest(now_ms)));
     });
     section.number("policies_mismatched", MISMATCHES.get());
     let waits = waiting::counts();
@@ -249,10 +273,9 @@ fn guarded_fields(section: &Section) {
     section.number("rules_remembered", rules.count as u64);
     section.number("rules_memory", rules.bytes as u64);
     let names = NAMES.lock(&main);
-    let mut known: Vec<_> = names.known.iter().collect();
-    known.sort_unstable_by_key(|(name, _)| *name);
-    for (name, outcomes) in known {
-        section.outcomes(&format!("name_{}", String::from_utf8_lossy(name)), outcomes);
+    let mut text = Vec::new();
+    for (name, outcomes) in &names.in_order {
+        section.named_outcomes(&mut text, "name_", name, outcomes);
     }
     if let Some(others) = &names.others {
         section.outcomes("other_names", others);

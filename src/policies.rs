@@ -7,6 +7,8 @@
 //! With `repl-diskless-load swapdb` a replica keeps its data until a full sync is complete, and may
 //! answer reads from them. Until then the policies that come are kept aside, as the server keeps
 //! the data that come.
+//!
+//! Those whose time ran out are forgotten a thousand at a time, by each tick of the server's clock.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -14,12 +16,15 @@ use lazy_static::lazy_static;
 use libc::{c_int, c_void};
 use redis_module::server_events::LoadingSubevent;
 use redis_module::{Context, RedisGILGuard, raw};
-use redis_module_macros::loading_event_handler;
+use redis_module_macros::{cron_event_handler, loading_event_handler};
 use rl_core::grammar::Named;
-use rl_core::policy::{Applied, Entry, Policies};
+use rl_core::policy::{Applied, Policies, encode};
 
-use crate::call::{MainThread, api};
+use crate::call::{MainThread, api, clock_ms};
 use crate::{log, metrics, waiting};
+
+/// How many policies a tick forgets: some 0.5 ms.
+const A_SLICE: usize = 1000;
 
 lazy_static! {
     static ref POLICIES: RedisGILGuard<Policies> = RedisGILGuard::default();
@@ -87,12 +92,18 @@ pub fn subscribe(ctx: &Context) -> bool {
     unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx.ctx, loads, Some(on_load_aside)) == 0 }
 }
 
+#[cron_event_handler]
+fn on_cron(_: &Context, _: u64) {
+    POLICIES.lock(&MainThread::in_callback()).prune(clock_ms(), A_SLICE);
+}
+
 /// All policies in their stored form.
 fn encoded() -> Option<Vec<u8>> {
     let main = MainThread::in_callback();
     let policies = POLICIES.lock(&main);
-    let names: Vec<_> = policies.sorted().into_iter().map(|(name, _)| name).collect();
-    (!names.is_empty()).then(|| policies.encode(names.into_iter()))
+    let mut entries = policies.iter().peekable();
+    entries.peek()?;
+    Some(encode(entries))
 }
 
 /// Saves the policies beside the keys. Servers before 7.2 call this one, and write a header
@@ -149,9 +160,4 @@ fn merge(bytes: &[u8]) -> Result<(), String> {
             policies.merge(bytes).map_err(|error| error.to_string())
         }
     }
-}
-
-/// What a name has, for a caller that changes it.
-pub fn entry(main: &MainThread, name: &[u8]) -> Entry {
-    POLICIES.lock(main).get(name)
 }

@@ -30,9 +30,9 @@ pub fn denied_recently(call: &Call, key: usize, now_ms: i64) -> u64 {
     top.count(call.db(), call.get(key), config::top_shape(), now_ms)
 }
 
-/// The keys that were denied most.
-pub fn most(call: &Call, limit: usize, now_ms: i64) -> Vec<Counted> {
-    TOP.lock(call.main_thread()).most(limit, config::top_shape(), now_ms)
+/// Looks at the keys that were denied most.
+pub fn with_most(call: &Call, limit: usize, now_ms: i64, look: impl FnOnce(Vec<Counted<'_>>)) {
+    look(TOP.lock(call.main_thread()).most(limit, config::top_shape(), now_ms));
 }
 
 /// How many keys have a counter.

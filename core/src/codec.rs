@@ -35,7 +35,7 @@ use crate::concurrency::{LeaseChange, Leases, decode_id, decode_lease, encode_le
 use crate::counter::{Counter, StoredCounter};
 use crate::effect::{Change, Effect, Write};
 use crate::fixed::Fixed;
-use crate::grammar::MAX_NAME;
+use crate::grammar::{MAX_NAME, is_in_name};
 use crate::limiter::{Holds, Limiter, State};
 use crate::policy::{Entry, Policy};
 use crate::rule::{Algorithm, MAX_IN_USE, MAX_TIME_MS, Rule, Shape};
@@ -274,12 +274,7 @@ pub(crate) fn encode_policies_version(out: &mut impl Sink) {
 
 /// Appends what is set for a name.
 pub(crate) fn encode_entry(name: &[u8], entry: &Entry, out: &mut impl Sink) {
-    varint::write(out, name.len() as u64);
-    out.put(name);
-    out.put_byte(u8::from(entry.standing.is_some()));
-    if let Some(policy) = &entry.standing {
-        encode_policy(policy, out);
-    }
+    encode_standing(name, entry.standing.as_ref(), out);
     varint::write(out, entry.temporary.len() as u64);
     for (policy, until_ms) in &entry.temporary {
         encode_policy(policy, out);
@@ -287,7 +282,18 @@ pub(crate) fn encode_entry(name: &[u8], entry: &Entry, out: &mut impl Sink) {
     }
 }
 
-fn encode_policy(policy: &Policy, out: &mut impl Sink) {
+/// Appends a name and what is set for it without an end.
+pub(crate) fn encode_standing(name: &[u8], standing: Option<&Policy>, out: &mut impl Sink) {
+    varint::write(out, name.len() as u64);
+    out.put(name);
+    out.put_byte(u8::from(standing.is_some()));
+    if let Some(policy) = standing {
+        encode_policy(policy, out);
+    }
+}
+
+/// Appends a policy.
+pub(crate) fn encode_policy(policy: &Policy, out: &mut impl Sink) {
     encode_rule(&policy.rule, out);
     encode_time(policy.block_ms, out);
     out.put_byte(u8::from(policy.shadow));
@@ -432,9 +438,7 @@ impl Reader<'_> {
             Algorithm::Sliding => State::Sliding(Log::decode(self.bytes, &mut self.at)?),
             Algorithm::Fixed => State::Fixed(self.fixed(rule)?),
             Algorithm::Counter => State::Counter(StoredCounter::new(self.counter(rule)?)),
-            Algorithm::Concurrency => {
-                State::Concurrency(Box::new(Leases::decode(self.bytes, &mut self.at)?))
-            }
+            Algorithm::Concurrency => State::Concurrency(Leases::decode(self.bytes, &mut self.at)?),
         })
     }
 
@@ -468,7 +472,8 @@ impl Reader<'_> {
     fn entry(&mut self) -> Option<(Vec<u8>, Entry)> {
         let len =
             usize::try_from(self.number()?).ok().filter(|len| (1..=MAX_NAME).contains(len))?;
-        let name = self.bytes.get(self.at..self.at + len)?.to_vec();
+        let name = self.bytes.get(self.at..self.at + len)?;
+        let name = Some(name).filter(|name| name.iter().all(is_in_name))?.to_vec();
         self.at += len;
         let mut entry = Entry::default();
         if self.flag()? {
@@ -498,10 +503,11 @@ impl Reader<'_> {
             LEASE_PUT => {
                 let now_ms = self.time()?;
                 let (id, lease) = decode_lease(self.bytes, &mut self.at)?;
-                LeaseChange::Put { now_ms, id, lease, carried: self.permits()? }
+                LeaseChange::Put { now_ms, id: id.into(), lease, carried: self.permits()? }
             }
             LEASE_END => {
-                LeaseChange::End { now_ms: self.time()?, id: decode_id(self.bytes, &mut self.at)? }
+                let now_ms = self.time()?;
+                LeaseChange::End { now_ms, id: decode_id(self.bytes, &mut self.at)?.into() }
             }
             LEASE_PULL_BACK => LeaseChange::PullBack { now_ms: self.time()? },
             _ => return None,

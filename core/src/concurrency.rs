@@ -6,12 +6,23 @@
 //!
 //! Permits carried over from another algorithm become one lease with the empty name, which no
 //! request can have.
+//!
+//! Most limiters hold a few leases, which lie in one allocation (`pack`). A hundred thousand must not
+//! hold the server up either: they lie in many such packs with sums and an index (`many`, `index`).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::rule::{MAX_IN_USE, MAX_TIME_MS};
-use crate::varint::{self, Sink};
+use crate::varint::{self, MAX_LEN, Sink};
+
+mod index;
+mod many;
+mod pack;
+#[cfg(test)]
+mod tests;
+
+use many::Many;
+use pack::{MOST, Named, Pack, order};
 
 /// The longest name of a lease, in bytes.
 pub const MAX_ID: usize = 255;
@@ -27,24 +38,39 @@ pub struct Lease {
     pub end_ms: i64,
 }
 
+impl Lease {
+    /// The same as if it had been taken at `now_ms`, if that is earlier.
+    fn pulled_back(self, now_ms: i64) -> Lease {
+        let ahead_ms = (self.taken_ms - now_ms).max(0);
+        Lease { taken_ms: self.taken_ms - ahead_ms, end_ms: self.end_ms - ahead_ms, ..self }
+    }
+}
+
 /// The stored state of a concurrency limiter.
 ///
-/// Invariant: both maps hold the same names, each with the same end, and `permits` is the sum over
-/// the leases.
-#[derive(Clone, Debug, Default)]
-pub struct Leases {
-    by_id: BTreeMap<Arc<[u8]>, Lease>,
-    by_end: BTreeMap<(i64, Arc<[u8]>), u64>,
-    permits: u64,
-    /// No lease was taken later; the one that was taken then may have ended.
-    newest_taken_ms: i64,
-    /// The most leases that there were since it was loaded.
-    most: usize,
+/// Invariants: no two leases have the same name, and their permits add up to [`MAX_IN_USE`] at most.
+/// Those that ended count for nothing, whether or not they were forgotten yet.
+#[derive(Clone, Debug)]
+pub struct Leases(Kept);
+
+/// How leases are kept.
+#[derive(Clone, Debug)]
+enum Kept {
+    /// Up to [`MOST`].
+    Few(Pack),
+    /// Any number: once there were more than that.
+    Many(Box<Many>),
+}
+
+impl Default for Leases {
+    fn default() -> Leases {
+        Leases(Kept::Few(Pack::default()))
+    }
 }
 
 impl PartialEq for Leases {
     fn eq(&self, other: &Leases) -> bool {
-        self.by_id == other.by_id
+        self.entries().eq(other.entries())
     }
 }
 
@@ -78,33 +104,70 @@ pub enum LeaseChange {
 }
 
 impl Leases {
+    /// All leases with their names: in the order of their ends, those of one end in the order of
+    /// their names.
+    fn entries(&self) -> impl Iterator<Item = Named<'_>> {
+        let (few, many) = match &self.0 {
+            Kept::Few(pack) => (Some(pack.entries()), None),
+            Kept::Many(many) => (None, Some(many.entries())),
+        };
+        few.into_iter().flatten().chain(many.into_iter().flatten())
+    }
+
+    fn find(&self, id: &[u8]) -> Option<Lease> {
+        match &self.0 {
+            Kept::Few(pack) => pack.find(id),
+            Kept::Many(many) => many.find(id),
+        }
+    }
+
     /// The live lease of this name.
-    pub fn live(&self, id: &[u8], now_ms: i64) -> Option<&Lease> {
-        self.by_id.get(id).filter(|lease| lease.end_ms > now_ms)
+    pub fn live(&self, id: &[u8], now_ms: i64) -> Option<Lease> {
+        self.find(id).filter(|lease| lease.end_ms > now_ms)
+    }
+
+    fn permits(&self) -> u64 {
+        match &self.0 {
+            Kept::Few(pack) => pack.entries().map(|(_, lease)| lease.permits).sum(),
+            Kept::Many(many) => many.permits(),
+        }
+    }
+
+    /// How many leases ended by `now_ms` and are not forgotten, and their permits.
+    fn ended(&self, now_ms: i64) -> (usize, u64) {
+        match &self.0 {
+            Kept::Few(pack) => pack.ended(now_ms),
+            Kept::Many(many) => many.ended(now_ms),
+        }
     }
 
     /// Permits held at `now_ms`.
     pub fn in_use(&self, now_ms: i64) -> u64 {
-        if self.last_end_ms() <= now_ms {
-            return 0;
+        match &self.0 {
+            Kept::Few(pack) => {
+                let live = pack.entries().filter(|(_, lease)| lease.end_ms > now_ms);
+                live.map(|(_, lease)| lease.permits).sum()
+            }
+            Kept::Many(many) if self.last_end_ms() > now_ms => {
+                many.permits() - many.ended(now_ms).1
+            }
+            Kept::Many(_) => 0,
         }
-        self.permits - self.ended(now_ms).map(|(_, permits)| permits).sum::<u64>()
     }
 
     /// Leases that have not ended by `now_ms`.
     pub fn count_live(&self, now_ms: i64) -> usize {
-        self.by_end.len() - self.ended(now_ms).count()
+        self.len() - self.ended(now_ms).0
     }
 
     /// Whether one more lease is more than there ever were: on a full server the memory of those
     /// that ended is taken again.
     pub fn grows(&self, now_ms: i64) -> bool {
-        self.count_live(now_ms) >= self.most
-    }
-
-    /// Leases that are stored and have ended by `now_ms`.
-    fn ended(&self, now_ms: i64) -> impl Iterator<Item = (&(i64, Arc<[u8]>), &u64)> {
-        self.by_end.iter().take_while(move |((end_ms, _), _)| *end_ms <= now_ms)
+        let most = match &self.0 {
+            Kept::Few(pack) => pack.most(),
+            Kept::Many(many) => many.most(),
+        };
+        self.count_live(now_ms) >= most
     }
 
     /// The first moment from `now_ms` on at which at most `at_most` permits are held, the lease
@@ -115,128 +178,171 @@ impl Leases {
         if held <= at_most {
             return now_ms;
         }
-        for ((end_ms, id), permits) in &self.by_end {
-            if *end_ms > now_ms && except != Some(id) {
-                held -= permits;
-                if held <= at_most {
-                    return *end_ms;
-                }
+        let earliest = match &self.0 {
+            Kept::Few(pack) => {
+                let is_live =
+                    |(id, lease): &Named<'_>| lease.end_ms > now_ms && except != Some(*id);
+                pack.entries().filter(is_live).find_map(|(_, lease)| {
+                    held -= lease.permits;
+                    (held <= at_most).then_some(lease.end_ms)
+                })
             }
-        }
-        now_ms
+            Kept::Many(many) => many.earliest(now_ms, held, at_most, except),
+        };
+        earliest.unwrap_or(now_ms)
     }
 
     /// When the last lease ends; 0 without any.
     pub fn last_end_ms(&self) -> i64 {
-        self.by_end.last_key_value().map_or(0, |((end_ms, _), _)| *end_ms)
+        self.last_end_without(None)
     }
 
     /// The same, the lease `except` left out.
     pub fn last_end_without(&self, except: Option<&[u8]>) -> i64 {
-        let others = self.by_end.keys().rev().find(|(_, id)| except != Some(id));
-        others.map_or(0, |(end_ms, _)| *end_ms)
+        let last = match &self.0 {
+            Kept::Few(pack) => pack.last_end_ms(except),
+            Kept::Many(many) => many.last_end_ms(except),
+        };
+        last.unwrap_or(0)
     }
 
     /// How many leases are stored, those included that ended and were not forgotten yet.
     pub fn len(&self) -> usize {
-        self.by_id.len()
+        match &self.0 {
+            Kept::Few(pack) => pack.len(),
+            Kept::Many(many) => many.len(),
+        }
     }
 
     /// Whether no lease is stored.
     pub fn is_empty(&self) -> bool {
-        self.by_id.is_empty()
+        self.len() == 0
     }
 
-    /// Bytes allocated besides the struct itself, about: for each lease its name and its places in
-    /// two maps whose nodes are two thirds full.
+    /// Bytes allocated besides the struct itself.
     pub fn heap_bytes(&self) -> usize {
-        const ENTRY: usize = 150;
-        self.by_id.keys().map(|id| id.len() + ENTRY).sum()
+        match &self.0 {
+            Kept::Few(pack) => pack.heap_bytes(),
+            Kept::Many(many) => size_of::<Many>() + many.heap_bytes(),
+        }
     }
 
-    /// Whether a lease was taken after `now_ms`.
+    /// How many allocations they are made of, at most.
+    pub fn allocations(&self) -> usize {
+        match &self.0 {
+            Kept::Few(_) => 1,
+            Kept::Many(many) => 1 + many.allocations(),
+        }
+    }
+
+    /// The allocations that hold leases, from one of them on, for a caller that relocates them.
+    pub fn parts_mut(&mut self, from: usize) -> impl Iterator<Item = &mut Box<[u8]>> {
+        let (few, many) = match &mut self.0 {
+            Kept::Few(pack) => (Some(pack), None),
+            Kept::Many(many) => (None, Some(many.packs_mut())),
+        };
+        few.into_iter().chain(many.into_iter().flatten()).skip(from).map(Pack::bytes_mut)
+    }
+
+    /// Whether a lease was taken after `now_ms`. It may have ended since.
     pub fn is_ahead(&self, now_ms: i64) -> bool {
-        self.newest_taken_ms > now_ms
+        match &self.0 {
+            Kept::Few(pack) => pack.entries().any(|(_, lease)| lease.taken_ms > now_ms),
+            Kept::Many(many) => many.newest_taken_ms() > now_ms,
+        }
     }
 
     /// Applies a change. Total: any change leaves any leases in a valid state.
     pub fn apply(&mut self, change: &LeaseChange) {
         match change {
             LeaseChange::Put { now_ms, id, lease, carried } => {
-                self.prune(*now_ms);
+                self.forget(*now_ms);
                 if *carried > 0 {
-                    self.put(Arc::from([]), Lease { permits: *carried, ..*lease });
+                    self.put(&[], Lease { permits: *carried, ..*lease });
                 }
-                self.put(id.clone(), *lease);
+                self.put(id, *lease);
             }
             LeaseChange::End { now_ms, id } => {
-                self.prune(*now_ms);
+                self.forget(*now_ms);
                 self.remove(id);
             }
-            LeaseChange::PullBack { now_ms } => {
-                let ahead = self.by_id.iter().filter(|(_, lease)| lease.taken_ms > *now_ms);
-                let ahead: Vec<_> = ahead.map(|(id, lease)| (id.clone(), *lease)).collect();
-                for (id, lease) in ahead {
-                    let end_ms = *now_ms + (lease.end_ms - lease.taken_ms);
-                    self.put(id, Lease { taken_ms: *now_ms, end_ms, ..lease });
-                }
-                self.newest_taken_ms = self.newest_taken_ms.min(*now_ms);
-            }
+            LeaseChange::PullBack { now_ms } => self.pull_back(*now_ms),
         }
     }
 
-    fn put(&mut self, id: Arc<[u8]>, mut lease: Lease) {
-        self.remove(&id);
-        lease.permits = lease.permits.min(MAX_IN_USE - self.permits);
+    fn put(&mut self, id: &[u8], mut lease: Lease) {
+        self.remove(id);
+        lease.permits = lease.permits.min(MAX_IN_USE - self.permits());
         if lease.permits == 0 {
             return;
         }
-        self.permits += lease.permits;
-        self.newest_taken_ms = self.newest_taken_ms.max(lease.taken_ms);
-        self.by_end.insert((lease.end_ms, id.clone()), lease.permits);
-        self.by_id.insert(id, lease);
-        self.most = self.most.max(self.by_id.len());
+        match &mut self.0 {
+            Kept::Few(pack) if pack.len() < MOST => pack.put((id, lease)),
+            Kept::Few(pack) => {
+                if let Some(mut many) = Many::new(pack.entries()) {
+                    many.put((id, lease));
+                    self.0 = Kept::Many(Box::new(many));
+                }
+            }
+            Kept::Many(many) => many.put((id, lease)),
+        }
     }
 
     fn remove(&mut self, id: &[u8]) {
-        if let Some((id, lease)) = self.by_id.remove_entry(id) {
-            self.permits -= lease.permits;
-            self.by_end.remove(&(lease.end_ms, id));
+        match &mut self.0 {
+            Kept::Few(pack) => drop(pack.remove(id)),
+            Kept::Many(many) => many.remove(id),
         }
     }
 
-    fn prune(&mut self, now_ms: i64) {
-        while let Some(((end_ms, id), _)) = self.by_end.first_key_value() {
-            if *end_ms > now_ms {
-                break;
-            }
-            let id = id.clone();
-            self.remove(&id);
+    fn forget(&mut self, now_ms: i64) {
+        match &mut self.0 {
+            Kept::Few(pack) => drop(pack.forget(now_ms)),
+            Kept::Many(many) => many.forget(now_ms),
         }
+    }
+
+    fn pull_back(&mut self, now_ms: i64) {
+        let pulled = self.entries().map(|(id, lease)| (id, lease.pulled_back(now_ms)));
+        let mut leases: Vec<Named<'_>> = pulled.collect();
+        leases.sort_unstable_by(|one, other| order(*one).cmp(&order(*other)));
+        if let Some(pulled) = Leases::in_order(&leases) {
+            *self = pulled;
+        }
+    }
+
+    /// Leases in order, each behind the one before. `None` when two have the same name.
+    fn in_order(leases: &[Named<'_>]) -> Option<Leases> {
+        if leases.len() > MOST {
+            let many = Many::new(leases.iter().copied())?;
+            return Some(Leases(Kept::Many(Box::new(many))));
+        }
+        let mut pack = Pack::default();
+        for named in leases {
+            if pack.find(named.0).is_some() {
+                return None;
+            }
+            pack.put(*named);
+        }
+        Some(Leases(Kept::Few(pack)))
     }
 
     /// Appends the stored form: the leases in the order of their ends.
     pub fn encode(&self, out: &mut impl Sink) {
-        varint::write(out, self.by_end.len() as u64);
-        for (_, id) in self.by_end.keys() {
-            if let Some(lease) = self.by_id.get(id) {
-                encode_lease(id, lease, out);
-            }
-        }
+        varint::write(out, self.len() as u64);
+        self.entries().for_each(|(id, lease)| encode_lease(id, &lease, out));
     }
 
     /// Reads the stored form. `None` when it breaks an invariant.
     pub fn decode(bytes: &[u8], at: &mut usize) -> Option<Leases> {
-        let mut leases = Leases::default();
+        let (mut leases, mut permits) = (Vec::new(), 0);
         for _ in 0..varint::read(bytes, at)? {
-            let (id, lease) = decode_lease(bytes, at)?;
-            let fits = lease.permits <= MAX_IN_USE - leases.permits;
-            if !fits || leases.by_id.contains_key(&id) {
-                return None;
-            }
-            leases.put(id, lease);
+            let named = decode_lease(bytes, at)?;
+            let in_order = leases.last().is_none_or(|last| order(*last) < order(named));
+            permits += named.1.permits;
+            leases.push(Some(named).filter(|_| in_order && permits <= MAX_IN_USE)?);
         }
-        Some(leases)
+        Leases::in_order(&leases)
     }
 }
 
@@ -244,21 +350,25 @@ impl Leases {
 pub fn encode_lease(id: &[u8], lease: &Lease, out: &mut impl Sink) {
     varint::write(out, id.len() as u64);
     out.put(id);
-    varint::write(out, lease.permits);
-    varint::write(out, lease.taken_ms.max(0) as u64);
-    varint::write(out, (lease.end_ms - lease.taken_ms).max(0) as u64);
+    let times = [lease.taken_ms, lease.end_ms - lease.taken_ms].map(|ms| ms.max(0) as u64);
+    // At once, since there can be thousands.
+    let (mut numbers, mut len) = ([0; 3 * MAX_LEN], 0);
+    for number in [lease.permits].into_iter().chain(times) {
+        len += varint::write_into(numbers.get_mut(len..).unwrap_or_default(), number);
+    }
+    out.put(numbers.get(..len).unwrap_or_default());
 }
 
 /// Reads the name of a lease. `None` when it is too long.
-pub fn decode_id(bytes: &[u8], at: &mut usize) -> Option<Arc<[u8]>> {
+pub fn decode_id<'a>(bytes: &'a [u8], at: &mut usize) -> Option<&'a [u8]> {
     let len = usize::try_from(varint::read(bytes, at)?).ok().filter(|len| *len <= MAX_ID)?;
     let id = bytes.get(*at..at.checked_add(len)?)?;
     *at += len;
-    Some(Arc::from(id))
+    Some(id)
 }
 
 /// Reads a lease with its name. `None` when it cannot exist.
-pub fn decode_lease(bytes: &[u8], at: &mut usize) -> Option<(Arc<[u8]>, Lease)> {
+pub fn decode_lease<'a>(bytes: &'a [u8], at: &mut usize) -> Option<(&'a [u8], Lease)> {
     let id = decode_id(bytes, at)?;
     let permits = varint::read(bytes, at).filter(|n| (1..=MAX_IN_USE).contains(n))?;
     let time = |n: u64| i64::try_from(n).ok().filter(|ms| *ms <= MAX_TIME_MS);

@@ -19,6 +19,7 @@
 //! | [`codec`], [`varint`], [`blob`] | the stored form of limiters and effects |
 //! | [`policy`] | numbers that an operator puts in the place of those asked |
 //! | [`grammar`] | the grammar of the commands |
+//! | `hash` | hashes for tables in memory |
 //! | [`slot`] | hash slots, for servers that cannot tell them |
 //!
 //! Time is an argument everywhere, in whole milliseconds since the epoch; counts are integers.
@@ -32,6 +33,7 @@ pub mod decision;
 pub mod effect;
 pub mod fixed;
 pub mod grammar;
+mod hash;
 pub mod limiter;
 pub mod manage;
 mod packed;

@@ -69,7 +69,7 @@ pub enum State {
     /// See [`crate::counter`].
     Counter(StoredCounter),
     /// See [`crate::concurrency`].
-    Concurrency(Box<Leases>),
+    Concurrency(Leases),
 }
 
 /// The state kept under one key.
@@ -233,7 +233,7 @@ impl Limiter {
         holds
             + match &self.state {
                 State::Sliding(log) => log.heap_bytes(),
-                State::Concurrency(leases) => size_of::<Leases>() + leases.heap_bytes(),
+                State::Concurrency(leases) => leases.heap_bytes(),
                 _ => 0,
             }
     }
@@ -242,7 +242,7 @@ impl Limiter {
     pub fn allocations(&self) -> usize {
         1 + match &self.state {
             State::Sliding(_) => 1,
-            State::Concurrency(leases) => 1 + leases.len(),
+            State::Concurrency(leases) => leases.allocations(),
             _ => 0,
         }
     }
@@ -341,7 +341,7 @@ impl Limiter {
                 Change::Lease(change) => match &mut self.state {
                     State::Concurrency(leases) => leases.apply(change),
                     state => {
-                        let mut leases = Box::<Leases>::default();
+                        let mut leases = Leases::default();
                         leases.apply(change);
                         *state = State::Concurrency(leases);
                     }

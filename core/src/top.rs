@@ -9,58 +9,67 @@
 //! to it, found by bisection. Beside them is a map from a key's hash to its counter. Keys are told
 //! apart by a seeded 64-bit hash: two that share one would be counted as one.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::cmp::Reverse;
+
+use crate::hash::{ByHash, Seed};
 
 /// How many bytes of a key are kept.
 pub const KEY_BYTES: usize = 128;
 
 /// A key and how often it occurred.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counted {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted<'a> {
     /// The database of the key.
     pub db: i32,
     /// The first [`KEY_BYTES`] bytes of the key.
-    pub key: Vec<u8>,
+    pub key: &'a [u8],
     /// At most so often.
     pub count: u64,
     /// At least `count - error` times.
     pub error: u64,
 }
 
+/// The most frequent one is the least; equal ones in the order of their names.
+fn order<'a>(counted: &Counted<'a>) -> (Reverse<u64>, i32, &'a [u8]) {
+    (Reverse(counted.count), counted.db, counted.key)
+}
+
 /// One counter.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Counter {
     hash: u64,
     /// Its place in the ranking.
     place: usize,
-    counted: Counted,
+    db: i32,
+    key: Vec<u8>,
+    count: u64,
+    error: u64,
 }
 
-/// A map from hashes needs no hashing.
-#[derive(Default)]
-struct Identity(u64);
-
-impl Hasher for Identity {
-    fn finish(&self) -> u64 {
-        self.0
+impl Counter {
+    /// Gives it a key, in the memory of the one before.
+    fn name(&mut self, hash: u64, db: i32, key: &[u8]) {
+        (self.hash, self.db) = (hash, db);
+        self.key.clear();
+        self.key.extend_from_slice(key);
     }
 
-    fn write(&mut self, _: &[u8]) {
-        // Only ever given a `u64`.
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
+    /// What it counts together with the counter of the same key in another sketch.
+    fn with(&self, other: Option<&Counter>, sketch: &Sketch) -> Counted<'_> {
+        let unseen = (sketch.unseen(), sketch.unseen());
+        let (count, error) = other.map_or(unseen, |other| (other.count, other.error));
+        let (count, error) = (self.count + count, self.error + error);
+        Counted { db: self.db, key: &self.key, count, error }
     }
 }
 
 /// A sketch of a stream.
 #[derive(Debug, Default)]
 pub struct Sketch {
-    /// They stay where they are; only their places in the ranking change.
+    /// They stay where they are; only their places in the ranking change. Those without a place are
+    /// of a stream before, and wait to be used again.
     counters: Vec<Counter>,
-    by_hash: HashMap<u64, usize, BuildHasherDefault<Identity>>,
+    by_hash: ByHash<usize>,
     /// Counts, the highest first, each with its counter.
     ranking: Vec<(u64, usize)>,
     capacity: usize,
@@ -70,19 +79,30 @@ impl Sketch {
     fn new(capacity: usize) -> Sketch {
         Sketch {
             counters: Vec::with_capacity(capacity),
-            by_hash: HashMap::with_capacity_and_hasher(capacity, BuildHasherDefault::default()),
+            by_hash: ByHash::with_capacity_and_hasher(capacity, Default::default()),
             ranking: Vec::with_capacity(capacity),
             capacity,
         }
     }
 
+    /// Begins anew. To free as many keys as there are counters would hold the server up.
+    fn clear(&mut self) {
+        self.by_hash.clear();
+        self.ranking.clear();
+    }
+
     fn add(&mut self, hash: u64, db: i32, key: &[u8]) {
         if let Some(at) = self.by_hash.get(&hash).copied() {
             self.count(at);
-        } else if self.counters.len() < self.capacity {
-            let at = self.counters.len();
-            let counted = Counted { db, key: key.to_vec(), count: 1, error: 0 };
-            self.counters.push(Counter { hash, place: at, counted });
+        } else if self.ranking.len() < self.capacity {
+            let at = self.ranking.len();
+            if at == self.counters.len() {
+                self.counters.push(Counter::default());
+            }
+            if let Some(counter) = self.counters.get_mut(at) {
+                counter.name(hash, db, key);
+                (counter.place, counter.count, counter.error) = (at, 1, 0);
+            }
             self.by_hash.insert(hash, at);
             self.ranking.push((1, at));
         } else if let Some((_, at)) = self.ranking.last().copied()
@@ -92,11 +112,8 @@ impl Sketch {
             // along.
             self.by_hash.remove(&lowest.hash);
             self.by_hash.insert(hash, at);
-            lowest.hash = hash;
-            lowest.counted.error = lowest.counted.count;
-            lowest.counted.db = db;
-            lowest.counted.key.clear();
-            lowest.counted.key.extend_from_slice(key);
+            lowest.name(hash, db, key);
+            lowest.error = lowest.count;
             self.count(at);
         }
     }
@@ -105,8 +122,8 @@ impl Sketch {
         let Some(counter) = self.counters.get_mut(at) else {
             return;
         };
-        let (count, place) = (counter.counted.count, counter.place);
-        counter.counted.count += 1;
+        let (count, place) = (counter.count, counter.place);
+        counter.count += 1;
         let above = self.ranking.get(..place).unwrap_or_default();
         let first = above.partition_point(|(higher, _)| *higher > count);
         self.settle(place, self.ranking.get(first).copied());
@@ -125,17 +142,25 @@ impl Sketch {
 
     /// What a key that has no counter can have occurred at most.
     fn unseen(&self) -> u64 {
-        if self.counters.len() < self.capacity {
+        if self.ranking.len() < self.capacity {
             0
         } else {
             self.ranking.last().map_or(0, |(count, _)| *count)
         }
     }
 
-    /// The count and the error of a key.
-    fn of(&self, hash: u64) -> (u64, u64) {
-        let counter = self.by_hash.get(&hash).and_then(|at| self.counters.get(*at));
-        counter.map_or((self.unseen(), self.unseen()), |c| (c.counted.count, c.counted.error))
+    fn find(&self, hash: u64) -> Option<&Counter> {
+        self.by_hash.get(&hash).and_then(|at| self.counters.get(*at))
+    }
+
+    /// The counter at a place of the ranking.
+    fn ranked(&self, place: usize) -> Option<&Counter> {
+        self.ranking.get(place).and_then(|(_, at)| self.counters.get(*at))
+    }
+
+    /// What a key can have occurred at most that is not found before a place of the ranking.
+    fn behind(&self, place: usize) -> u64 {
+        self.ranking.get(place).map_or(self.unseen(), |(count, _)| *count)
     }
 }
 
@@ -146,7 +171,7 @@ pub struct Top {
     previous: Sketch,
     /// When the present period began, in ms of epoch time.
     since_ms: i64,
-    seed: u64,
+    seed: Seed,
 }
 
 /// How large the sketches are and how often they turn over.
@@ -161,7 +186,7 @@ pub struct Shape {
 impl Default for Top {
     fn default() -> Top {
         let (present, previous) = (Sketch::default(), Sketch::default());
-        Top { present, previous, since_ms: 0, seed: RandomState::new().hash_one(0) }
+        Top { present, previous, since_ms: 0, seed: Seed::random() }
     }
 }
 
@@ -178,52 +203,59 @@ impl Top {
         self.turn_over(shape, now_ms);
         let key = key.get(..KEY_BYTES).unwrap_or(key);
         let hash = self.hash(db, key);
-        let seen = |sketch: &Sketch| {
-            if sketch.by_hash.contains_key(&hash) { sketch.of(hash).0 } else { 0 }
-        };
+        let seen = |sketch: &Sketch| sketch.find(hash).map_or(0, |counter| counter.count);
         seen(&self.present) + seen(&self.previous)
     }
 
     /// The keys that occurred most over both periods, the most frequent first.
-    pub fn most(&mut self, limit: usize, shape: Shape, now_ms: i64) -> Vec<Counted> {
+    pub fn most(&mut self, limit: usize, shape: Shape, now_ms: i64) -> Vec<Counted<'_>> {
         self.turn_over(shape, now_ms);
-        let only_previous =
-            self.previous.counters.iter().filter(|c| !self.present.by_hash.contains_key(&c.hash));
-        let mut all: Vec<Counted> = (self.present.counters.iter().chain(only_previous))
-            .map(|counter| {
-                let (present, previous) =
-                    (self.present.of(counter.hash), self.previous.of(counter.hash));
-                let (count, error) = (present.0 + previous.0, present.1 + previous.1);
-                Counted { count, error, ..counter.counted.clone() }
-            })
-            .collect();
-        all.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| (a.db, &a.key).cmp(&(b.db, &b.key))));
-        all.truncate(limit);
-        all
+        let (mut found, mut enough) = (Vec::new(), limit.max(1));
+        for place in 0..self.present.ranking.len().max(self.previous.ranking.len()) {
+            found.extend(self.ranked_at(place));
+            if found.len() < enough {
+                continue;
+            }
+            // No other key can be among them. Asked rarely, since it looks at all that were found.
+            let others = self.present.behind(place + 1) + self.previous.behind(place + 1);
+            let (_, last, _) = found
+                .select_nth_unstable_by_key(limit.max(1) - 1, |counted| Reverse(counted.count));
+            if last.count > others {
+                break;
+            }
+            enough *= 2;
+        }
+        if limit < found.len() {
+            found.select_nth_unstable_by(limit, |a, b| order(a).cmp(&order(b)));
+            found.truncate(limit);
+        }
+        found.sort_unstable_by(|a, b| order(a).cmp(&order(b)));
+        found
+    }
+
+    /// The keys at a place of either ranking that have no higher place in the other one.
+    fn ranked_at(&self, place: usize) -> impl Iterator<Item = Counted<'_>> {
+        let of_present = self.present.ranked(place).and_then(|counter| {
+            let other = self.previous.find(counter.hash);
+            let is_new = other.is_none_or(|other| other.place >= place);
+            is_new.then(|| counter.with(other, &self.previous))
+        });
+        let of_previous = self.previous.ranked(place).and_then(|counter| {
+            let other = self.present.find(counter.hash);
+            let is_new = other.is_none_or(|other| other.place > place);
+            is_new.then(|| counter.with(other, &self.present))
+        });
+        of_present.into_iter().chain(of_previous)
     }
 
     /// Keys that have a counter.
     pub fn tracked(&mut self, shape: Shape, now_ms: i64) -> usize {
         self.turn_over(shape, now_ms);
-        self.present.counters.len() + self.previous.counters.len()
+        self.present.ranking.len() + self.previous.ranking.len()
     }
 
     fn hash(&self, db: i32, key: &[u8]) -> u64 {
-        // Folded multiplication, as in wyhash: a cryptographic hash would cost more than the rest. The
-        // seed keeps callers from making keys collide.
-        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-        let fold = |value: u64| {
-            let product = u128::from(value) * u128::from(FACTOR);
-            product as u64 ^ (product >> 64) as u64
-        };
-        let (chunks, rest) = key.as_chunks::<8>();
-        let mut last = [0; 8];
-        if let Some(place) = last.get_mut(..rest.len()) {
-            place.copy_from_slice(rest);
-        }
-        let start = fold(self.seed ^ u64::from(db as u32) ^ (key.len() as u64) << 32);
-        let hash = chunks.iter().fold(start, |hash, chunk| fold(hash ^ u64::from_le_bytes(*chunk)));
-        fold(hash ^ u64::from_le_bytes(last) ^ self.seed.rotate_left(32))
+        self.seed.hash(db as u32, key)
     }
 
     fn turn_over(&mut self, shape: Shape, now_ms: i64) {
@@ -238,25 +270,36 @@ impl Top {
             return;
         }
         let periods = since_ms.div_euclid(period_ms.max(1));
-        let ended = std::mem::replace(&mut self.present, Sketch::new(capacity));
-        // After a pause, or a clock that stepped back, what was counted is of no recent period.
-        self.previous = if periods == 1 { ended } else { Sketch::new(capacity) };
-        self.since_ms = if periods == 1 { self.since_ms + period_ms } else { now_ms };
+        std::mem::swap(&mut self.present, &mut self.previous);
+        self.present.clear();
+        if periods == 1 {
+            self.since_ms += period_ms;
+        } else {
+            // After a pause, or a clock that stepped back, what was counted is of no recent period.
+            self.previous.clear();
+            self.since_ms = now_ms;
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
 
     const SHAPE: Shape = Shape { capacity: 16, period_ms: 1000 };
+
+    fn next(state: u64) -> u64 {
+        state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1)
+    }
 
     /// A stream in which key `i` occurs about `1 / i` as often as the first.
     fn stream(events: u64) -> Vec<u64> {
         let mut state = 7u64;
         (0..events)
             .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                state = next(state);
                 let uniform = (state >> 33) % 1000 + 1;
                 1000 / uniform
             })
@@ -274,7 +317,7 @@ mod tests {
         let most = top.most(SHAPE.capacity, SHAPE, 5);
         let bound = events.len() as u64 / SHAPE.capacity as u64;
         for counted in &most {
-            let occurred = truth[&counted.key];
+            let occurred = truth[counted.key];
             assert!(counted.count >= occurred && occurred >= counted.count - counted.error);
             assert!(counted.error <= bound, "{counted:?}");
         }
@@ -291,8 +334,7 @@ mod tests {
             top.add(db, key, SHAPE, 5);
         }
         let found = top.most(9, SHAPE, 5);
-        let found: Vec<_> =
-            found.iter().map(|c| (c.db, c.key.as_slice(), c.count, c.error)).collect();
+        let found: Vec<_> = found.iter().map(|c| (c.db, c.key, c.count, c.error)).collect();
         let expected: [(i32, &[u8], u64, u64); 3] =
             [(0, b"a", 2, 0), (0, b"b", 1, 0), (1, b"a", 1, 0)];
         assert_eq!(found, expected);
@@ -310,11 +352,71 @@ mod tests {
         assert_eq!(top.count(0, b"a", SHAPE, 3500), 0);
     }
 
+    /// As the paper has it: all keys of both, summed and sorted.
+    fn sorted<'a>(top: &'a Top) -> Vec<Counted<'a>> {
+        let counters = |sketch: &'a Sketch| sketch.counters.iter().take(sketch.ranking.len());
+        let mut all: Vec<Counted<'a>> = (counters(&top.present))
+            .map(|counter| counter.with(top.previous.find(counter.hash), &top.previous))
+            .collect();
+        let others =
+            counters(&top.previous).filter(|counter| top.present.find(counter.hash).is_none());
+        all.extend(others.map(|counter| counter.with(None, &top.present)));
+        all.sort_by(|a, b| order(a).cmp(&order(b)));
+        all
+    }
+
+    #[test]
+    fn the_most_frequent_are_the_first_of_all() {
+        // Few keys, as many as counters, more; in both periods alike, or others.
+        for (seed, keys, shift) in [(1, 9, 0), (2, 16, 0), (3, 40, 0), (4, 40, 20), (5, 16, 16)] {
+            for events in [[0, 5], [5, 0], [12, 12], [300, 30], [1000, 3000]] {
+                let (mut top, mut state) = (Top::default(), seed);
+                for (period, events) in events.into_iter().enumerate() {
+                    for event in 0..events {
+                        state = next(state);
+                        // Every other stream has all its keys equally often.
+                        let key = if seed % 2 == 0 { event } else { (state >> 33) % (event + 1) };
+                        let key = (key % keys) as usize + period * shift;
+                        let db = (key % 3) as i32;
+                        top.add(db, &[key as u8], SHAPE, 1000 * period as i64);
+                    }
+                }
+                let all: Vec<_> =
+                    sorted(&top).iter().map(|c| (c.db, c.key.to_vec(), c.count, c.error)).collect();
+                for limit in [1, 2, 3, 10, 16, 17, 100] {
+                    let most = top.most(limit, SHAPE, 1000);
+                    let most: Vec<_> =
+                        most.iter().map(|c| (c.db, c.key.to_vec(), c.count, c.error)).collect();
+                    assert_eq!(most, all[..limit.min(all.len())], "{seed}, {events:?}, {limit}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_new_period_takes_the_memory_of_an_old_one() {
+        let mut top = Top::default();
+        for period in 0..4 {
+            for key in 0..16u8 {
+                top.add(0, &[key; 40], SHAPE, 1000 * period);
+            }
+            assert_eq!(top.tracked(SHAPE, 1000 * period), if period == 0 { 16 } else { 32 });
+        }
+        let keys = |top: &Top| -> Vec<*const u8> {
+            top.present.counters.iter().map(|c| c.key.as_ptr()).collect()
+        };
+        let before = keys(&top);
+        top.add(0, b"a", SHAPE, 4500);
+        assert_eq!(top.tracked(SHAPE, 4500), 17);
+        top.add(0, b"a", SHAPE, 9000);
+        assert_eq!((top.tracked(SHAPE, 9000), keys(&top)), (1, before));
+    }
+
     #[test]
     fn a_long_key_is_cut_and_no_capacity_counts_nothing() {
         let mut top = Top::default();
         top.add(0, &[7; 500], SHAPE, 0);
-        assert_eq!(top.most(1, SHAPE, 0)[0].key, vec![7; KEY_BYTES]);
+        assert_eq!(top.most(1, SHAPE, 0)[0].key, [7; KEY_BYTES]);
         let none = Shape { capacity: 0, ..SHAPE };
         top.add(0, b"a", none, 0);
         assert_eq!(top.most(1, none, 0), vec![]);

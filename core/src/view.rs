@@ -369,7 +369,7 @@ impl<'a> Level<'a> {
                 let own = id.and_then(|id| leases.live(id, now_ms));
                 let own = own.map_or(0, |lease| lease.permits);
                 let others = leases.in_use(now_ms) - own;
-                let leases = Some(&**leases);
+                let leases = Some(leases);
                 Some(Level::Concurrency { leases, others, own, carried: 0, taken: 0 })
             }
             _ => None,

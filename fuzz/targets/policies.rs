@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use rl_core::decision::Ask;
 use rl_core::grammar::integer;
 use rl_core::grammar::operator::parse_policy_set;
-use rl_core::policy::Policies;
+use rl_core::policy::{Policies, encode};
 use rl_core::rule::{Algorithm, Rule, Shape};
 use rl_fuzz::NOW_MS;
 
@@ -15,8 +15,9 @@ fn set(policies: &mut Policies, line: &[u8]) {
     let args: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     if let Ok(request) = parse_policy_set(&args[..]) {
         let until_ms = request.for_ms.map(|for_ms| NOW_MS + for_ms);
-        let entry = policies.get(request.name).with(request.policy, until_ms);
-        policies.put(request.name, entry);
+        if let Some(entry) = policies.get(request.name).with(request.policy, until_ms, NOW_MS) {
+            policies.put(request.name, entry);
+        }
     }
 }
 
@@ -34,14 +35,14 @@ fuzz_target!(|data: &[u8]| {
                 assert_eq!(policies, before);
             }
         }
-        let stored = policies.encode(policies.sorted().into_iter().map(|(name, _)| name));
+        let stored = encode(policies.iter());
         let mut again = Policies::default();
         again.merge(&stored).expect("what was stored is read");
         assert_eq!(again, policies);
     }
     for algorithm in [Algorithm::Bucket, Algorithm::Concurrency] {
         let rule = Rule::new(algorithm, 1000, 5, Shape::default()).expect("a rule");
-        for (name, _) in policies.sorted() {
+        for (name, _) in policies.iter() {
             let mut ask = Ask { rule, cost: 1, block_ms: 0, shadow: false };
             policies.apply(name, &mut ask, NOW_MS);
             let leases = |rule: &Rule| rule.algorithm() == Algorithm::Concurrency;
@@ -49,7 +50,10 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     let _ = integer(data);
-    let digest = policies.digest(NOW_MS);
-    policies.prune(NOW_MS);
-    assert_eq!(policies.digest(NOW_MS), digest);
+    let told = |policies: &Policies| (policies.count(NOW_MS), policies.digest(NOW_MS));
+    let before = told(&policies);
+    policies.prune(NOW_MS, 1);
+    assert_eq!(told(&policies), before);
+    policies.prune(NOW_MS, usize::MAX);
+    assert_eq!(told(&policies), before);
 });

@@ -5,7 +5,8 @@
 
 use rl_core::grammar::Arguments;
 use rl_core::grammar::operator::{parse_policy_set, parse_top};
-use rl_core::policy::{Entry, Policy};
+use rl_core::policy::{Entry, Policy, encode};
+use rl_core::top::Counted;
 
 use crate::call::{Call, Command, Failure, Origin};
 use crate::{log, policies, top, waiting};
@@ -30,9 +31,12 @@ impl Command for Set {
     fn run(call: &Call) -> Result<(), Failure> {
         let args = Behind(call);
         let request = parse_policy_set(&args)?;
-        let until_ms = request.for_ms.map(|for_ms| call.now_ms().saturating_add(for_ms));
-        let entry = policies::entry(call.main_thread(), request.name);
-        change(call, &[(request.name, entry.with(request.policy, until_ms))]);
+        let now_ms = call.now_ms();
+        let until_ms = request.for_ms.map(|for_ms| now_ms.saturating_add(for_ms));
+        let before = policies::with(call.main_thread(), |policies| policies.get(request.name));
+        let entry = before.with(request.policy, until_ms, now_ms);
+        let entry = entry.ok_or(Failure::TooManyPolicies)?;
+        change(call, vec![(request.name, entry)]);
         if call.config_is("appendonly", "yes") && call.config_is("aof-use-rdb-preamble", "no") {
             log::warning(
                 "policies are not part of an AOF that is rewritten without its RDB preamble: \
@@ -51,31 +55,28 @@ impl Command for Del {
     fn run(call: &Call) -> Result<(), Failure> {
         let args = Behind(call);
         let now_ms = call.now_ms();
-        let is_set =
-            |name: &[u8]| policies::entry(call.main_thread(), name).in_force(now_ms).is_some();
         let mut names: Vec<_> = (0..args.count()).map(|i| args.get(i)).collect();
-        names.retain(|name| is_set(name));
         names.sort_unstable();
         names.dedup();
-        let removed: Vec<_> = names.into_iter().map(|name| (name, Entry::default())).collect();
-        change(call, &removed);
-        call.reply_integers(&[removed.len() as i64]);
+        policies::with(call.main_thread(), |policies| {
+            names.retain(|name| policies.in_force(name, now_ms).is_some());
+        });
+        let removed = names.len() as i64;
+        change(call, names.into_iter().map(|name| (name, Entry::default())).collect());
+        call.reply_integers(&[removed]);
         Ok(())
     }
 }
 
 /// Changes what is set for names, here and on replicas.
-fn change(call: &Call, entries: &[(&[u8], Entry)]) {
+fn change(call: &Call, entries: Vec<(&[u8], Entry)>) {
     if entries.is_empty() {
         return;
     }
-    let now_ms = call.now_ms();
-    let bytes = policies::with(call.main_thread(), |policies| {
-        policies.prune(now_ms);
-        entries.iter().for_each(|(name, entry)| policies.put(name, entry.clone()));
-        policies.encode(entries.iter().map(|(name, _)| *name))
+    call.replicate_policies(&encode(entries.iter().map(|(name, entry)| (*name, entry))));
+    policies::with(call.main_thread(), |policies| {
+        entries.into_iter().for_each(|(name, entry)| policies.put(name, entry));
     });
-    call.replicate_policies(&bytes);
     waiting::all_changed();
 }
 
@@ -106,11 +107,12 @@ pub struct Get;
 impl Command for Get {
     fn run(call: &Call) -> Result<(), Failure> {
         let now_ms = call.now_ms();
-        let entry = policies::entry(call.main_thread(), Behind(call).get(0));
-        match entry.in_force(now_ms) {
-            None => call.reply_null(),
-            Some((policy, until_ms)) => reply_policy(call, policy, until_ms, now_ms),
-        }
+        policies::with(call.main_thread(), |policies| {
+            match policies.in_force(Behind(call).get(0), now_ms) {
+                None => call.reply_null(),
+                Some((policy, until_ms)) => reply_policy(call, policy, until_ms, now_ms),
+            }
+        });
         Ok(())
     }
 }
@@ -122,9 +124,8 @@ impl Command for List {
     fn run(call: &Call) -> Result<(), Failure> {
         let now_ms = call.now_ms();
         policies::with(call.main_thread(), |policies| {
-            let all = policies.sorted();
-            let in_force =
-                all.iter().filter_map(|(name, entry)| Some((name, entry.in_force(now_ms)?)));
+            let all = policies.iter();
+            let in_force = all.filter_map(|(name, entry)| Some((name, entry.in_force(now_ms)?)));
             let in_force: Vec<_> = in_force.collect();
             call.reply_array(in_force.len());
             for (name, (policy, until_ms)) in in_force {
@@ -188,13 +189,14 @@ pub struct TopKeys;
 impl Command for TopKeys {
     fn run(call: &Call) -> Result<(), Failure> {
         let limit = parse_top(call)?;
-        let most = top::most(call, limit, call.now_ms());
-        call.reply_array(most.len());
-        for counted in most {
-            call.reply_array(4);
-            call.reply_bytes(&counted.key);
-            call.reply_integers(&[counted.db.into(), counted.count as i64, counted.error as i64]);
-        }
+        top::with_most(call, limit, call.now_ms(), |most| {
+            call.reply_array(most.len());
+            for Counted { db, key, count, error } in most {
+                call.reply_array(4);
+                call.reply_bytes(key);
+                call.reply_integers(&[db.into(), count as i64, error as i64]);
+            }
+        });
         Ok(())
     }
 }

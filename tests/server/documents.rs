@@ -221,6 +221,10 @@ fn the_errors_that_are_listed_exist() {
     client.run("SET text x");
     let mut lines: HashSet<String> =
         wrong_calls().into_iter().filter_map(|call| client.call(call.as_str()).err()).collect();
+    for i in 0..64 {
+        client.run(format!("RL.POLICY SET n {RULE} FOR {}h", 100 - i));
+    }
+    lines.insert(client.error(format!("RL.POLICY SET n {RULE} FOR 1000")));
     client.run("CONFIG SET maxmemory 1");
     lines.insert(client.error(format!("RL.ACQUIRE k {RULE}")));
     client.run("CONFIG SET maxmemory 0");

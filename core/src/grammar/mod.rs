@@ -9,7 +9,7 @@
 //! | [`remembered`] | rules that were parsed before |
 //! | [`by_hand`] | `RL.REFUND`, `RL.RELEASE`, `RL.BLOCK`, `RL.EXEMPT` |
 //! | [`operator`] | `RL.POLICY SET`, `RL.TOP` |
-//! | `keys`, `rule_args`, `word`, [`error`] | what they share |
+//! | `keys`, `twice`, `rule_args`, `word`, [`error`] | what they share |
 
 pub mod acquire;
 pub mod by_hand;
@@ -20,11 +20,12 @@ pub mod remembered;
 mod request;
 mod rule_args;
 pub mod rules;
+mod twice;
 mod word;
 
 pub use keys::MAX_KEYS;
 pub use request::{Options, Request};
-pub(crate) use rule_args::MAX_NAME;
+pub(crate) use rule_args::{MAX_NAME, is_in_name};
 pub use rule_args::{Named, rule_of};
 pub use word::{Word, integer};
 

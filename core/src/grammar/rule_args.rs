@@ -22,16 +22,20 @@ pub fn rule_of<'r, 'a>(rules: &'r [Named<'a>], key: usize) -> Option<&'r Named<'
     rules.get(key).or(rules.first())
 }
 
+/// Whether a byte can be in the name of a rule.
+pub(crate) fn is_in_name(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"_.-".contains(byte)
+}
+
 /// Checks the name of a rule.
 pub(crate) fn check_name(name: &[u8]) -> Result<&[u8], Box<RequestError>> {
-    let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.-".contains(byte);
     let expected = "1 to 64 letters, digits, '_', '.' or '-' and no option";
     match Word::parse(name) {
         // Its value was left out.
         Some(_) => {
             Err(RequestError::Text { word: Word::Name, expected, got: Shown::new(name) }.into())
         }
-        None => Word::Name.text(name, MAX_NAME, allowed, expected),
+        None => Word::Name.text(name, MAX_NAME, is_in_name, expected),
     }
 }
 
