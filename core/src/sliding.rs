@@ -219,32 +219,37 @@ impl Log {
     pub fn live(&self, cutoff_ms: i64) -> Live {
         let head = self.head();
         let Head { first_ms, permits, entries, .. } = head;
-        let mut live = Live { at: head.start as usize, first_ms, permits, entries };
+        let live = Live { at: head.start as usize, first_ms, permits, entries };
         if head.newest_ms <= cutoff_ms {
             return Live { entries: 0, permits: 0, ..live };
         }
-        let run = run(&self.0, &head);
-        while live.entries > 0 && live.first_ms <= cutoff_ms {
-            live.advance(run);
+        if live.first_ms > cutoff_ms {
+            return live;
         }
-        live
+        live.drop_while(run(&self.0, &head), |left| left.first_ms <= cutoff_ms).1
     }
 
     /// The first moment at which at most `at_most` of the live permits are left.
     /// `None` when even the newest must leave for that, and so with it everything added since.
-    pub fn earliest(&self, mut live: Live, window_ms: i64, at_most: u64) -> Option<i64> {
-        if at_most < self.head().newest_permits {
+    pub fn earliest(&self, live: Live, window_ms: i64, at_most: u64) -> Option<i64> {
+        let head = self.head();
+        if live.entries <= 1 || at_most < head.newest_permits {
             return None;
         }
-        let run = self.run();
-        while live.entries > 1 {
-            let left_at_ms = live.first_ms.saturating_add(window_ms);
-            live.advance(run);
-            if live.permits <= at_most {
-                return Some(left_at_ms);
+        let run = run(&self.0, &head);
+        let left_at_ms = if at_most < live.permits / 2 {
+            // A limit that was lowered: fewer stay than go.
+            let mut stays = Newest { end: run.len(), at_ms: head.newest_ms, permits: 0 };
+            let mut permits = head.newest_permits;
+            while stays.permits + permits <= at_most {
+                stays.permits += permits;
+                permits = stays.go_back(run, live.at)?;
             }
-        }
-        None
+            stays.at_ms
+        } else {
+            live.drop_while(run, |left| left.permits > at_most).0.first_ms
+        };
+        Some(left_at_ms.saturating_add(window_ms))
     }
 
     /// Applies a change under the window that it was decided under. Total: any change leaves any
@@ -357,6 +362,31 @@ fn entry_bytes(head: &Head, at_ms: i64) -> usize {
     varint::len(head.newest_permits) + varint::len((at_ms - head.newest_ms) as u64)
 }
 
+/// The newest entries of a run: a cursor that goes back.
+struct Newest {
+    end: usize,
+    /// The time of the entry before them.
+    at_ms: i64,
+    permits: u64,
+}
+
+impl Newest {
+    /// Goes back by an entry: its permits.
+    fn go_back(&mut self, run: &[u8], floor: usize) -> Option<u64> {
+        #[cfg(test)]
+        STEPS.set(STEPS.get() + 1);
+        let gap_ms = varint::pop(run, &mut self.end, floor)?;
+        self.at_ms -= gap_ms as i64;
+        varint::pop(run, &mut self.end, floor)
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How many entries were walked over one by one.
+    static STEPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 impl Live {
     /// The permits of the first entry.
     fn first_permits(&self, run: &[u8]) -> u64 {
@@ -366,8 +396,56 @@ impl Live {
         }
     }
 
+    /// Drops entries for as long as `goes` is true of those that are left. Tells what was left before
+    /// it was no longer true, and what was left then.
+    #[inline(always)]
+    fn drop_while(self, run: &[u8], goes: impl Fn(&Live) -> bool) -> (Live, Live) {
+        let mut before = self;
+        loop {
+            let mut left = before;
+            left.advance(run);
+            if left.entries == 0 || !goes(&left) {
+                return (before, left);
+            }
+            before = left;
+            while let Some(left) = before.without_some(run).filter(&goes) {
+                before = left;
+            }
+        }
+    }
+
+    /// The same without some entries, if their numbers are short: a hundred thousand may leave at once.
+    #[inline(always)]
+    fn without_some(&self, run: &[u8]) -> Option<Live> {
+        const LONGER: u64 = 0x8080_8080_8080_8080;
+        let bytes = u64::from_le_bytes(*run.get(self.at..)?.first_chunk()?);
+        let byte = |at: u32| bytes >> (8 * at) & 0x7f;
+        let (len, entries, gaps_ms, permits) = match bytes & LONGER {
+            0 => {
+                let every_other = |bytes: u64| bytes & 0x00ff_00ff_00ff_00ff;
+                let sum = |bytes| every_other(bytes).wrapping_mul(0x0001_0001_0001_0001) >> 48;
+                (8, 4, sum(bytes >> 8), sum(bytes))
+            }
+            // Gaps of two bytes.
+            longer if longer << 16 == 0x0080_0000_8000 << 16 => {
+                let gaps_ms = byte(1) + byte(4) + ((byte(2) + byte(5)) << 7);
+                (6, 2, gaps_ms, byte(0) + byte(3))
+            }
+            _ => return None,
+        };
+        // The newest has its permits elsewhere, and is never among them.
+        (self.entries > entries).then(|| Live {
+            at: self.at + len,
+            first_ms: self.first_ms + gaps_ms as i64,
+            permits: self.permits.saturating_sub(permits),
+            entries: self.entries - entries,
+        })
+    }
+
     /// Drops the first entry.
     fn advance(&mut self, run: &[u8]) {
+        #[cfg(test)]
+        STEPS.set(STEPS.get() + 1);
         let next = match self.entries {
             0 | 1 => None,
             _ => varint::read(run, &mut self.at).zip(varint::read(run, &mut self.at)),
@@ -645,6 +723,82 @@ mod tests {
         [10, 20].into_iter().for_each(|now_ms| grant(&mut log, now_ms, 1000));
         log.apply(LogChange { now_ms: 30, step: LogStep::GiveBackNewest(1) }, 1000);
         assert_eq!(entries(&log), [(10, 1)]);
+    }
+
+    /// A log of these times and permits.
+    fn log_of(entries: &[(i64, u64)]) -> Log {
+        let mut log = Log::default();
+        for (at_ms, permits) in entries.iter().copied() {
+            let add = LogStep::Add { at_ms, permits };
+            log.apply(LogChange { now_ms: at_ms, step: add }, MAX_TIME_MS);
+        }
+        log
+    }
+
+    #[test]
+    fn what_counts_and_when_it_leaves_is_what_a_list_says() {
+        const WINDOW_MS: i64 = 1000;
+        let mut state = 1u64;
+        let mut random = |n: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % n
+        };
+        for round in 0..300 {
+            // Numbers of one byte, of two, and of any length, in turn and mixed.
+            let gaps: &[u64] =
+                [&[100][..], &[300], &[100, 100, 100, 20_000], &[5, 300, 1 << 40]][round % 4];
+            let permits: &[u64] = [&[1][..], &[2, 200], &[100]][round / 4 % 3];
+            let mut at_ms = 5;
+            let entries: Vec<(i64, u64)> = (0..random(40) as usize)
+                .map(|i| {
+                    at_ms += 1 + random(gaps[(i + round) % gaps.len()]) as i64;
+                    (at_ms, 1 + random(permits[i % permits.len()]))
+                })
+                .collect();
+            let log = log_of(&entries);
+            for from in 0..=entries.len() {
+                let cutoff_ms = from.checked_sub(1).map_or(0, |last| entries[last].0);
+                let live = log.live(cutoff_ms);
+                let counts = &entries[from..];
+                let in_use: u64 = counts.iter().map(|(_, permits)| permits).sum();
+                assert_eq!((live.entries as usize, live.permits), (counts.len(), in_use));
+                for at_most in (0..in_use).step_by(1 + in_use as usize / 20) {
+                    let mut left = in_use;
+                    let last = counts.iter().position(|(_, permits)| {
+                        left -= permits;
+                        left <= at_most
+                    });
+                    let expected = last
+                        .filter(|last| last + 1 < counts.len())
+                        .map(|last| counts[last].0 + WINDOW_MS);
+                    assert_eq!(
+                        log.earliest(live, WINDOW_MS, at_most),
+                        expected,
+                        "{counts:?}, {at_most}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_log_is_not_walked_over_one_by_one() {
+        const MANY: i64 = 100_000;
+        let steps = |work: &dyn Fn()| {
+            let before = STEPS.get();
+            work();
+            STEPS.get() - before
+        };
+        for gap_ms in [1, 100, 1000] {
+            let entries: Vec<(i64, u64)> = (0..MANY).map(|i| (i * gap_ms, 1)).collect();
+            let log = log_of(&entries);
+            // All but the newest leave at once; a limit was lowered to 4; half of the permits are asked for.
+            let last = steps(&|| assert_eq!(log.live((MANY - 1) * gap_ms - 1).entries, 1));
+            let all = log.live(-1);
+            let lowered = steps(&|| assert_eq!(log.earliest(all, 0, 3), Some((MANY - 4) * gap_ms)));
+            let half = steps(&|| assert!(log.earliest(all, 0, MANY as u64 / 2).is_some()));
+            assert!(last < 20 && lowered < 20 && half < 20, "{gap_ms}: {last}, {lowered}, {half}");
+        }
     }
 
     #[test]

@@ -441,7 +441,9 @@ fn disturb(world: &mut World, random: &mut Random) {
         7 => {
             // Somebody who does not wait takes a permit: no news to anybody.
             let free = limit.free_at.iter().position(|at| *at <= now);
-            free.map(|at| limit.free_at[at] = now + 1 + random.below(30) as i64);
+            if let Some(at) = free {
+                limit.free_at[at] = now + 1 + random.below(30) as i64;
+            }
         }
         8 => {
             if !world.moving.remove(name) && random.one_in(4) {
