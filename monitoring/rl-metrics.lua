@@ -29,7 +29,7 @@ end
 
 local TOTALS = {
     granted = true, denied = true, shadow_denied = true, errors = true, policies_mismatched = true,
-    waits_granted = true, waits_timed_out = true,
+    waits_granted = true, waits_timed_out = true, waits_denied = true,
 }
 local GAUGES = { limiters = true, policies = true, top_tracked = true, waiters = true }
 
