@@ -248,3 +248,44 @@ fn leases_end_a_window_after_they_were_taken_whatever_the_clock_does() {
     assert_eq!(peek(&mut client, "slots", lease("d")).remaining, 1);
     pair.assert_alike();
 }
+
+/// A clock that was a day ahead leaves no key behind for a day: the first call corrects the TTL with the limiter, even when
+/// it is denied.
+#[test]
+fn a_ttl_steps_back_with_the_clock() {
+    const DAY_S: i64 = 24 * HOUR_S;
+    let mut pair = Pair::start();
+    let mut client = pair.primary.client();
+    let ids = |algorithm: &str| if algorithm == "concurrency" { " ID a" } else { "" };
+    pair.step(&mut client, DAY_S);
+    for algorithm in ALGORITHMS {
+        let rule = format!("WINDOW 5s LIMIT 2 ALGO {algorithm}{}", ids(algorithm));
+        assert!(acquirex(&mut client, algorithm, &rule).is_grant(), "{algorithm}");
+        // One that nothing is left of, which says of itself that it is void.
+        let refunded = format!("refunded:{algorithm}");
+        acquirex(&mut client, &refunded, &rule);
+        client.run(format!("RL.REFUND {refunded} COST 2"));
+        client.run(format!("RL.RELEASE {refunded} ID a"));
+        client.run(format!("RL.BLOCK blocked:{algorithm} FOR 5s"));
+    }
+    pair.step(&mut client, -DAY_S);
+    for algorithm in ALGORITHMS {
+        for (key, cost) in [(algorithm.to_owned(), 3), (format!("blocked:{algorithm}"), 1)] {
+            let rule = format!("WINDOW 5s LIMIT 2 ALGO {algorithm} COST {cost}{}", ids(algorithm));
+            assert!(!acquirex(&mut client, &key, rule).is_grant(), "{key}");
+            let left = client.int(format!("PTTL {key}"));
+            assert!((1..70_000).contains(&left), "{key}: {left}");
+        }
+        let key = format!("refunded:{algorithm}");
+        let rule = format!("WINDOW 5s LIMIT 2 ALGO {algorithm}{}", ids(algorithm));
+        acquirex(&mut client, &key, rule);
+        let left = client.int(format!("PTTL {key}"));
+        assert!((1..70_000).contains(&left), "{key}: {left}");
+    }
+    pair.assert_alike();
+    let mut replica = pair.replica.client();
+    for key in client.keys() {
+        let expires_at = format!("PEXPIRETIME {key}");
+        assert_eq!(replica.int(&*expires_at), client.int(&*expires_at), "{key}");
+    }
+}

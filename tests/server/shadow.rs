@@ -192,17 +192,22 @@ fn it_waits_for_nobody_and_starts_no_block() {
 }
 
 #[test]
-fn leases_beyond_the_limit_are_let_through_and_not_kept() {
+fn leases_beyond_the_limit_are_let_through_and_kept() {
     let (_server, mut client) = watching("LIMIT 1 ALGO concurrency");
     let rule = |id: &str| format!("{} ID {id}", quiet("concurrency"));
-    for (id, room) in [("a", 1), ("b", 0), ("a", 1), ("c", 0)] {
+    // Once it holds a lease it renews it, in truth as well.
+    for (id, room) in [("a", 1), ("b", 0), ("a", 1), ("b", 1), ("c", 0)] {
         let (reply, keys) = shown(&mut client, "k", &rule(id));
         assert_eq!((reply.granted, keys[0][0]), (1, room), "{id}");
+        // The truth: until a lease ends.
+        assert_eq!(keys[0][3] > 860_000_000, room == 0, "{id}: {keys:?}");
     }
-    assert_eq!(info(&mut client, "k", "used"), 1);
-    for (id, ended) in [("b", 0), ("a", 1), ("a", 0)] {
+    assert_eq!(info(&mut client, "k", "used"), 3);
+    for (id, ended) in [("b", 1), ("a", 1), ("a", 0)] {
         assert_eq!(client.int(format!("RL.RELEASE k ID {id}")), ended, "{id}");
     }
+    assert_eq!(shown(&mut client, "k", &rule("b")).1[0][0], 0);
+    client.run("RL.RELEASE k ID c");
     assert_eq!(shown(&mut client, "k", &rule("b")).1[0][0], 1);
 }
 
