@@ -142,7 +142,7 @@ fn who_waits_is_looked_at_when_the_new_data_are_there() {
     client.take(5, "full", RULE);
     follow(&replica, &primary);
     at_replica.run("CONFIG SET replica-read-only no");
-    let mut waiter = Waiter::queue(&replica, format!("full {RULE} TIMEOUT 1m"));
+    let mut waiter = Waiter::queue(&replica, format!("full '{RULE} TIMEOUT 1m'"));
     fall_behind(&mut client, &mut at_replica, |client| assert_eq!(client.int("DEL full"), 1));
     let reply = waiter.reply();
     assert!(reply.is_grant(), "{reply:?}");
