@@ -3,9 +3,7 @@
 use libc::c_void;
 use redis_module::server_events::FlushSubevent;
 use redis_module::{Context, raw};
-use redis_module_macros::{
-    config_changed_event_handler, cron_event_handler, flush_event_handler,
-};
+use redis_module_macros::{config_changed_event_handler, cron_event_handler, flush_event_handler};
 
 use super::{all_changed, clock_us, service, waiters, with};
 use crate::call::{api, live_clock_ms};

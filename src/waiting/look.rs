@@ -145,12 +145,7 @@ fn exempt_ms(stored: &Limiter, now_ms: i64) -> Option<i64> {
 
 /// Looks at all keys. `Err` tells those whose limiters are ahead of a clock that stepped back: what
 /// they say holds only after they were corrected, which is a write.
-pub fn at_all(
-    call: &Call,
-    wish: &Wish,
-    now_ms: i64,
-    timeout_ms: i64,
-) -> Result<Seen, Vec<usize>> {
+pub fn at_all(call: &Call, wish: &Wish, now_ms: i64, timeout_ms: i64) -> Result<Seen, Vec<usize>> {
     let rules = wish.rules(call, now_ms);
     let mut limiters = Limiters::new(call);
     if limiters.open(wish.keys, Access::Read, now_ms).is_err() {

@@ -151,9 +151,8 @@ pub fn waits(
     let ends_in_ms = [seen.again_in_ms, wish.policy_ends_in_ms(call, terms.now_ms)];
     let deadline_us = in_ms(request.timeout_ms);
     let names = (0..request.keys).map(|key| name(call.db(), call.get(key))).collect::<Vec<_>>();
-    let ticket = with(|waiting| {
-        waiting.queue.join(names.iter().map(|name| name.as_slice()), deadline_us)
-    });
+    let ticket =
+        with(|waiting| waiting.queue.join(names.iter().map(|name| name.as_slice()), deadline_us));
     let seat = Seat::take(call, wish, deadline_us);
     with(|waiting| {
         if waiting.seats.is_empty() {
@@ -203,9 +202,8 @@ fn leave(ticket: Ticket) -> Option<Rc<Seat>> {
 /// Says that a key may have room for who waits for it.
 pub fn has_room(db: i32, key: &[u8]) {
     let name = name(db, key);
-    let woken = with(|waiting| {
-        waiting.queue.has_line(&name) && waiting.queue.has_room(&name, clock_us())
-    });
+    let woken =
+        with(|waiting| waiting.queue.has_line(&name) && waiting.queue.has_room(&name, clock_us()));
     if woken {
         service::arm();
     }

@@ -82,7 +82,8 @@ fn arm_no_earlier_than(earliest_us: i64) {
             }
             waiting.timer = next_us.map(|next_us| {
                 let in_ms = ((next_us - now_us).saturating_add(999) / 1000).min(LONGEST_MS);
-                let timer = api!(RedisModule_CreateTimer)(ctx, in_ms, Some(on_timer), ptr::null_mut());
+                let timer =
+                    api!(RedisModule_CreateTimer)(ctx, in_ms, Some(on_timer), ptr::null_mut());
                 (timer, next_us)
             });
         }
