@@ -39,8 +39,8 @@ fn library() -> &'static Path {
 }
 
 /// A primary whose clock can be stepped, with a replica whose clock stays.
-struct Pair {
-    primary: Server,
+pub struct Pair {
+    pub primary: Server,
     replica: Server,
     file: PathBuf,
     offset_s: i64,
@@ -48,7 +48,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn start() -> Pair {
+    pub fn start() -> Pair {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("clock");
         fs::write(&file, 0i64.to_ne_bytes()).expect("the clock");
@@ -62,7 +62,7 @@ impl Pair {
     }
 
     /// Steps the primary's clock, and waits until the module sees it: some servers read the clock once in a while.
-    fn step(&mut self, client: &mut Client, by_s: i64) {
+    pub fn step(&mut self, client: &mut Client, by_s: i64) {
         self.offset_s += by_s;
         // In place: the server has the file mapped.
         let mut file = fs::File::options().write(true).open(&self.file).expect("the clock");

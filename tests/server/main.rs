@@ -69,4 +69,6 @@ mod waiting;
 mod waiting_ends;
 mod waiting_load;
 mod waiting_mass;
+mod waiting_news;
+mod waiting_rounds;
 mod waiting_turns;

@@ -29,9 +29,19 @@ impl Waiter {
         Waiter::queue_by(server, &mut control, line)
     }
 
-    /// The same with a connection of the caller's.
-    pub fn queue_by(server: &Server, control: &mut Client, line: impl AsRef<str>) -> Waiter {
+    /// The same as another user, told with its password.
+    pub fn queue_as(server: &Server, user: &str, line: impl AsRef<str>) -> Waiter {
         let mut client = server.client();
+        client.run(format!("AUTH {user}"));
+        Waiter::queue_with(client, &mut server.client(), line)
+    }
+
+    /// The same with a connection of the caller's to look on.
+    pub fn queue_by(server: &Server, control: &mut Client, line: impl AsRef<str>) -> Waiter {
+        Waiter::queue_with(server.client(), control, line)
+    }
+
+    fn queue_with(mut client: Client, control: &mut Client, line: impl AsRef<str>) -> Waiter {
         let id = client.int("CLIENT ID");
         client.send([words("RL.ACQUIREX").then(line.as_ref())]);
         let mut waiter = Waiter { client, id };

@@ -77,12 +77,13 @@ fn waiters_start_no_block_and_are_not_counted_as_denied() {
     const MANY: usize = 2700;
     let server = Server::start();
     let mut client = server.client();
-    let rule = "WINDOW 3s LIMIT 1 ALGO sliding BLOCK 1h";
+    // All come due within some ms, one after the other.
+    let rule = "WINDOW 8s LIMIT 1 ALGO sliding BLOCK 1h";
     let call = |i: usize, more: &str| line(&format!("k{i}"), &format!("{rule} {more}"));
     client.pipeline((0..MANY).map(|i| format!("RL.ACQUIREX {}", call(i, ""))));
     let clients = (0..MANY).map(|i| {
         let mut waiter = server.client();
-        waiter.send([words("RL.ACQUIREX").then(&call(i, "TIMEOUT 10s"))]);
+        waiter.send([words("RL.ACQUIREX").then(&call(i, "TIMEOUT 20s"))]);
         waiter
     });
     let mut clients: Vec<Client> = clients.collect();
@@ -98,7 +99,7 @@ fn waiters_start_no_block_and_are_not_counted_as_denied() {
 }
 
 /// A server by itself, and a node of a cluster.
-fn two_kinds() -> [Vec<Server>; 2] {
+pub fn two_kinds() -> [Vec<Server>; 2] {
     let node = Server::builder().cluster_node().start();
     let mut client = node.client();
     client.run("CLUSTER ADDSLOTSRANGE 0 16383");
