@@ -195,6 +195,7 @@ fn wrong_calls() -> Vec<String> {
     let tails = [
         ("RL.ACQUIREX", "x"),
         ("RL.ACQUIREX", "UPTO"),
+        ("RL.ACQUIREX", "XX"),
         ("RL.ACQUIREX", "WITHKEYS COST 5"),
         ("RL.PEEK", "FORCE"),
         ("RL.PEEK", "RESERVE 5s"),
