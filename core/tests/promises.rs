@@ -309,6 +309,39 @@ proptest! {
         }
     }
 
+    /// By a list of who holds what: under limits that change with each call, a holder keeps what it has as long as it
+    /// renews, newcomers never make it more than the limit, and who only renews takes nothing new.
+    #[test]
+    fn holders_go_on_and_newcomers_wait(
+        window_ms in 1..500i64,
+        calls in prop::collection::vec((0..200i64, 0..6u8, 1..5u64, 1..12u64, any::<bool>()), 1..200),
+    ) {
+        let mut limiter = None;
+        let mut now_ms = START_MS;
+        let mut held: Vec<(u8, u64, i64)> = Vec::new();
+        for (gap, who, cost, limit, only_renew) in calls {
+            now_ms += gap.saturating_sub(150).max(0) * window_ms / 40 + gap % 3;
+            held.retain(|(_, _, end_ms)| *end_ms > now_ms);
+            let own = held.iter().find(|(id, ..)| *id == who).map_or(0, |(_, permits, _)| *permits);
+            let others = held.iter().map(|(_, permits, _)| permits).sum::<u64>() - own;
+            let before = limiter.clone();
+            let terms = Terms { id: Some(&[who]), only_renew, ..at(now_ms) };
+            let rule = rule(Algorithm::Concurrency, window_ms, limit);
+            let verdict = acquire(&mut limiter, ask(rule, cost), &terms);
+            if only_renew && own == 0 {
+                prop_assert_eq!((verdict.granted, verdict.retry_after_ms), (0, 0));
+                prop_assert_eq!(&limiter, &before);
+                continue;
+            }
+            prop_assert_eq!(verdict.granted == 1, own >= cost || others + cost <= limit);
+            prop_assert_eq!(verdict.granted == 0, verdict.retry_after_ms != 0);
+            if verdict.granted == 1 {
+                held.retain(|(id, ..)| *id != who);
+                held.push((who, cost, now_ms + window_ms));
+            }
+        }
+    }
+
     #[test]
     fn an_exact_sliding_window_gives_all_of_the_limit(
         window_ms in 1..500i64, limit in 1..60u64,

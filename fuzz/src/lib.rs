@@ -95,6 +95,7 @@ pub fn exercise(limiter: &Limiter) {
             }
             call(&mut used, dear, &Terms { force: algorithm != Algorithm::Concurrency, ..terms });
             call(&mut used, Ask { cost: 0, ..ask }, &terms);
+            call(&mut used, ask, &Terms { only_renew: id.is_some(), ..terms });
         }
         let mut managed = limiter.clone();
         pull_back(&mut managed, now_ms);

@@ -38,6 +38,7 @@ mod io_threads;
 mod load;
 mod lockout;
 mod logins;
+mod long_calls;
 mod manage;
 mod memory;
 mod metadata;
