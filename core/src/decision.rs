@@ -94,8 +94,8 @@ pub struct Decision {
 impl Decision {
     /// Whether nothing was taken because a lease has lapsed that was only to be renewed. That is no
     /// denial: the same call does not succeed later, however much room there is.
-    pub fn has_lapsed(&self) -> bool {
-        self.granted == 0 && self.retry_after_ms == 0
+    pub fn has_lapsed(&self, terms: &Terms<'_>) -> bool {
+        terms.only_renew && self.granted == 0 && self.retry_after_ms == 0
     }
 }
 

@@ -73,12 +73,16 @@ fn call(limiter: &mut Limiter, ask: Ask, terms: &Terms<'_>) -> Option<Effect> {
         let told = taken.map(|taken| plain::effect(&short, &ask.rule, &taken, terms.now_ms));
         assert_eq!(told, effect);
     }
-    if decision.granted == 0 && !terms.force && terms.now_ms <= NOW_MS {
+    if decision.has_lapsed(terms) {
+        assert_eq!(effect, None);
+    } else if decision.granted == 0 && !terms.force && terms.now_ms <= NOW_MS {
         assert_ne!(verdict.retry_after_ms, 0);
         // The wait is true of a forged limiter as well, unless it saturated.
         let due_ms = terms.now_ms + verdict.retry_after_ms + terms.reserve_ms;
         let saturated = due_ms >= MAX_TIME_MS;
-        if verdict.retry_after_ms > 0 && !saturated && effect.is_none() {
+        // Who only renews is told when there is room, which its lease may not last for.
+        let lasts = !terms.only_renew;
+        if verdict.retry_after_ms > 0 && !saturated && effect.is_none() && lasts {
             for (ms, granted) in [(verdict.retry_after_ms, 1), (verdict.retry_after_ms - 1, 0)] {
                 let mut slots = [Slot::new(Some(limiter), &ask)];
                 let later = Terms { now_ms: terms.now_ms + ms, upto: 1, ..*terms };
@@ -118,6 +122,7 @@ fn exercise(limiter: &Limiter) {
                 call(&mut used, dear, &Terms { force, ..terms });
             }
             call(&mut used, Ask { cost: 0, ..ask }, &terms);
+            call(&mut used, ask, &Terms { only_renew: true, ..terms });
             assert_stable(&used);
         }
         let mut managed = limiter.clone();

@@ -204,7 +204,7 @@ fn decide_in_full(
     if grows && call.is_out_of_memory() {
         return Err(Failure::OutOfMemory);
     }
-    if !decision.has_lapsed() {
+    if !decision.has_lapsed(terms) {
         let granted = decision.granted > 0;
         let outcomes = slots.iter().map(|slot| Outcome::of(slot, granted));
         count(call, granted, rules, outcomes, terms.now_ms);

@@ -127,7 +127,7 @@ pub fn judge(
             let more = slots.iter().enumerate().filter(|(_, slot)| !slot.renews());
             Look::Served { asks_more: more.map(|(key, _)| key).collect() }
         }
-        _ if decision.has_lapsed() => Look::Over,
+        _ if decision.has_lapsed(terms) => Look::Over,
         ..0 => Look::Over,
         for_ms if for_ms > timeout_ms && !may_be_released() => Look::Over,
         for_ms => Look::Waits { key: decision.binding, for_ms },
