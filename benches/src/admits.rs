@@ -4,7 +4,7 @@
 use std::error::Error;
 
 use plotters::prelude::*;
-use rl_core::decision::{Ask, Slot, Terms, decide};
+use rl_core::decision::{Ask, Part, Terms, decide};
 use rl_core::limiter::Limiter;
 use rl_core::manage::release;
 use rl_core::rule::{Algorithm, Rule, Shape};
@@ -99,9 +99,9 @@ fn admitted(rule: Rule, demand: &[i64]) -> Vec<i64> {
         let id = time.to_be_bytes();
         let terms = Terms { now_ms, id: Some(&id), ..Terms::default() };
         let ask = Ask { rule, cost: 1, block_ms: 0, shadow: false };
-        let mut slots = [Slot::new(Some(&limiter), &ask)];
-        let decision = decide(&mut slots, &terms);
-        if let Some(effect) = slots[0].effect() {
+        let mut parts = [Part::new(Some(&limiter), &ask)];
+        let decision = decide(&mut parts, &terms);
+        if let Some(effect) = parts[0].effect() {
             limiter.apply(&effect);
         }
         if decision.granted > 0 {

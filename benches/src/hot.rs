@@ -7,9 +7,7 @@
 use std::error::Error;
 use std::hint::black_box;
 
-use rl_core::blob::Blob;
-use rl_core::codec::encode_effect;
-use rl_core::decision::{Ask, Slot, Terms, decide};
+use rl_core::decision::{Ask, Part, Terms, decide};
 use rl_core::effect::Effect;
 use rl_core::grammar::Request;
 use rl_core::grammar::acquire::parse_acquire;
@@ -17,6 +15,8 @@ use rl_core::grammar::remembered::Table;
 use rl_core::grammar::rules::{Form, keys_and_rules, parse_rules};
 use rl_core::limiter::Limiter;
 use rl_core::plain::{self, Asked};
+use rl_core::stored::blob::Blob;
+use rl_core::stored::effect::encode_effect;
 
 /// Any moment will do.
 const START_MS: i64 = 1_700_000_000_000;
@@ -138,14 +138,14 @@ fn acquire_plain(
 }
 
 fn acquire_in_full(limiters: &mut [Limiter], ask: &Ask, terms: &Terms<'_>, blob: &mut Blob) -> u64 {
-    let mut slots = [(); KEYS].map(|()| Slot::new(None, ask));
+    let mut parts = [(); KEYS].map(|()| Part::new(None, ask));
     let mut effects = [None, None, None];
-    let slots = slots.get_mut(..limiters.len()).unwrap_or_default();
-    for (slot, limiter) in slots.iter_mut().zip(limiters.iter()) {
-        *slot = Slot::new(Some(limiter), ask);
+    let parts = parts.get_mut(..limiters.len()).unwrap_or_default();
+    for (part, limiter) in parts.iter_mut().zip(limiters.iter()) {
+        *part = Part::new(Some(limiter), ask);
     }
-    let granted = decide(slots, terms).granted;
-    effects.iter_mut().zip(slots.iter()).for_each(|(effect, slot)| *effect = slot.effect());
+    let granted = decide(parts, terms).granted;
+    effects.iter_mut().zip(parts.iter()).for_each(|(effect, part)| *effect = part.effect());
     for (limiter, effect) in limiters.iter_mut().zip(&effects) {
         if let Some(effect) = effect {
             limiter.apply(effect);

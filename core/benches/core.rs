@@ -6,11 +6,12 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use rl_core::codec::{decode_limiter, encode_effect, encode_limiter};
-use rl_core::decision::{Ask, Decision, Slot, Terms, decide};
+use rl_core::decision::{Ask, Decision, Part, Terms, decide};
 use rl_core::grammar::acquire::parse_acquire;
 use rl_core::limiter::Limiter;
 use rl_core::rule::{Algorithm, Rule, Shape};
+use rl_core::stored::effect::encode_effect;
+use rl_core::stored::limiter::{decode_limiter, encode_limiter};
 
 /// Any moment will do.
 const NOW_MS: i64 = 1_700_000_000_000;
@@ -36,17 +37,17 @@ fn terms(now_ms: i64) -> Terms<'static> {
 fn used(ask: &Ask, grants: i64) -> Limiter {
     let mut limiter = Limiter::default();
     for ago in (0..grants).rev() {
-        let mut slots = [Slot::new(Some(&limiter), ask)];
-        decide(&mut slots, &terms(NOW_MS - ago));
-        let effect = slots[0].effect().expect("there is room");
+        let mut parts = [Part::new(Some(&limiter), ask)];
+        decide(&mut parts, &terms(NOW_MS - ago));
+        let effect = parts[0].effect().expect("there is room");
         limiter.apply(&effect);
     }
     limiter
 }
 
 fn decide_one(limiter: &Limiter, ask: &Ask) -> Decision {
-    let mut slots = [Slot::new(Some(limiter), ask)];
-    decide(&mut slots, &terms(NOW_MS + 1))
+    let mut parts = [Part::new(Some(limiter), ask)];
+    decide(&mut parts, &terms(NOW_MS + 1))
 }
 
 fn decisions(criterion: &mut Criterion) {
@@ -66,8 +67,8 @@ fn decisions(criterion: &mut Criterion) {
     let limiters = [used(&ask, 100), used(&ask, 200), used(&ask, 300)];
     criterion.bench_function("decide three buckets granted", |bencher| {
         bencher.iter(|| {
-            let mut slots = black_box(&limiters).each_ref().map(|l| Slot::new(Some(l), &ask));
-            decide(&mut slots, &terms(NOW_MS + 1))
+            let mut parts = black_box(&limiters).each_ref().map(|l| Part::new(Some(l), &ask));
+            decide(&mut parts, &terms(NOW_MS + 1))
         });
     });
 }
@@ -76,9 +77,9 @@ fn encodings(criterion: &mut Criterion) {
     for (name, algorithm) in BENCHED {
         let ask = ask(*algorithm, 4000);
         let limiter = used(&ask, 1000);
-        let mut slots = [Slot::new(Some(&limiter), &ask)];
-        decide(&mut slots, &terms(NOW_MS + 1));
-        let effect = slots[0].effect().expect("there is room");
+        let mut parts = [Part::new(Some(&limiter), &ask)];
+        decide(&mut parts, &terms(NOW_MS + 1));
+        let effect = parts[0].effect().expect("there is room");
         let mut out = Vec::new();
         criterion.bench_function(&format!("encode effect of {name}"), |bencher| {
             bencher.iter(|| {

@@ -4,28 +4,9 @@
 //! and never looks at a clock. Its size depends on neither the limiter's history nor its number of
 //! permits.
 
-use crate::bucket::Bucket;
-use crate::concurrency::LeaseChange;
-use crate::counter::Counter;
-use crate::fixed::Fixed;
-use crate::limiter::Holds;
+use crate::algorithm::Change;
+use crate::holds::Holds;
 use crate::rule::Rule;
-use crate::sliding::LogChange;
-
-/// A change of the algorithm's part of a limiter.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Change {
-    /// The whole state.
-    Bucket(Bucket),
-    /// A change of the log.
-    Log(LogChange),
-    /// The whole state.
-    Fixed(Fixed),
-    /// The whole state.
-    Counter(Counter),
-    /// A change of the leases.
-    Lease(LeaseChange),
-}
 
 /// A change of the permits in use, and the rule under which it was made.
 #[derive(Clone, Debug, PartialEq)]

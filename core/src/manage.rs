@@ -2,13 +2,11 @@
 //!
 //! Like a decision, each only makes an [`Effect`]; `None` means that there is nothing to change.
 
-use std::sync::Arc;
-
-use crate::concurrency::LeaseChange;
-use crate::decision::moved_expiry;
-use crate::effect::{Change, Effect, Write};
-use crate::limiter::{Holds, Limiter, State, expiry};
-use crate::rule::MAX_TIME_MS;
+use crate::effect::{Effect, Write};
+use crate::holds::Holds;
+use crate::limiter::{Limiter, moved_expiry};
+use crate::numbers::MAX_TIME_MS;
+use crate::ttl::expiry;
 use crate::view::own_view;
 
 /// Which hold to lay on a limiter.
@@ -36,13 +34,8 @@ fn less_used(stored: &Limiter, write: Write, void_at_ms: i64) -> Effect {
 
 /// Ends the live lease of that name.
 pub fn release(stored: &Limiter, id: &[u8], now_ms: i64) -> Option<Effect> {
-    let State::Concurrency(leases) = stored.state() else {
-        return None;
-    };
-    leases.live(id, now_ms)?;
-    let change = Change::Lease(LeaseChange::End { now_ms, id: Arc::from(id) });
+    let (change, void_at_ms) = stored.release(id, now_ms)?;
     let write = Write { rule: stored.rule()?, start_over: false, change };
-    let void_at_ms = leases.last_end_without(Some(id)).max(now_ms);
     Some(less_used(stored, write, void_at_ms))
 }
 

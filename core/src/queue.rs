@@ -34,8 +34,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 
-/// The place of a waiter in the order of arrival.
-pub type Ticket = u64;
+mod pass;
+
+use self::pass::Pass;
+pub use self::pass::Ticket;
 
 /// What a key is called inside: its place in `Queue::keys`.
 type Id = usize;
@@ -82,16 +84,6 @@ struct Key {
     line: BTreeSet<Ticket>,
     due: Option<i64>,
     news: Option<Pass>,
-}
-
-/// A way through waiters, in the order of arrival.
-#[derive(Debug)]
-struct Pass {
-    next: Ticket,
-    /// Who came later need not be shown anything.
-    end: Ticket,
-    /// Something happened once more meanwhile: those who are behind us need another one.
-    again: bool,
 }
 
 /// Something to do for a waiter. Keys are told by their place among the waiter's.
@@ -387,27 +379,5 @@ impl Queue {
             self.ids.remove(&std::mem::take(&mut key.name));
             self.free.push(id);
         }
-    }
-}
-
-impl Pass {
-    /// Shows something to all who came before `end`. False if something else is being shown, and
-    /// another pass will follow.
-    fn begin(pass: &mut Option<Pass>, end: Ticket) -> bool {
-        match pass {
-            Some(pass) => {
-                pass.again = true;
-                false
-            }
-            None => {
-                *pass = Some(Pass { next: 0, end, again: false });
-                true
-            }
-        }
-    }
-
-    /// What follows when everybody was shown what happened.
-    fn another(&self, end: Ticket) -> Option<Pass> {
-        self.again.then_some(Pass { next: 0, end, again: false })
     }
 }

@@ -1,13 +1,13 @@
 //! What a limiter tells about itself, under the rule that last wrote it.
 
-use crate::limiter::{Limiter, State};
+use crate::limiter::Limiter;
 use crate::rule::Rule;
 use crate::view::own_view;
 
 /// A limiter at one moment. Durations in ms, counts in permits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// The rule that last wrote it; `None` when there are only holds.
+    /// The rule that last wrote it; `None` when only a block or an exemption is laid.
     pub rule: Option<Rule>,
     /// Permits in use.
     pub used: u64,
@@ -46,11 +46,7 @@ impl Status {
             _ => 0,
         };
         status.reset_after_ms = (full_at_ms - now_ms).max(status.blocked_for_ms);
-        status.entries = match limiter.state() {
-            State::Sliding(log) => u64::from(log.live(now_ms - limiter.window_ms()).entries),
-            State::Concurrency(leases) => leases.count_live(now_ms) as u64,
-            _ => 0,
-        };
+        status.entries = limiter.entries(now_ms);
         status
     }
 }

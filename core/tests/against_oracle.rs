@@ -7,15 +7,14 @@
 mod oracle;
 mod strings;
 
-use rl_core::codec::{
-    Payload, decode_limiter, decode_payload, encode_effect, encode_limiter, encode_whole,
-};
-use rl_core::decision::{Ask, Decision, Slot, Terms, Verdict, decide};
+use rl_core::decision::{Ask, Decision, Part, Terms, Verdict, decide};
 use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
 use rl_core::manage::{Hold, hold, refund, release};
 use rl_core::plain::{self, Asked};
 use rl_core::rule::{Algorithm, MAX_PERMITS, MAX_TIME_MS, MAX_WINDOW_MS, Rule, Shape};
+use rl_core::stored::effect::{Payload, decode_payload, encode_effect, encode_whole};
+use rl_core::stored::limiter::{decode_limiter, encode_limiter};
 
 /// What kind of traffic a run is made of.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -457,13 +456,13 @@ impl World {
 
     fn ask(&self, keys: &[usize], asks: &[Ask], terms: &Terms<'_>) -> Answer {
         let stored = keys.iter().map(|&i| self.primary[i].as_ref());
-        let mut slots: Vec<Slot<'_>> =
-            stored.zip(asks).map(|(stored, ask)| Slot::new(stored, ask)).collect();
-        let decision = decide(&mut slots, terms);
-        let verdicts = slots.iter().map(|slot| *slot.verdict()).collect();
-        let effects: Vec<_> = slots.iter().map(Slot::effect).collect();
-        let grows = slots.iter().zip(&effects);
-        let grows = grows.map(|(slot, effect)| effect.as_ref().is_some_and(|e| slot.grows(e)));
+        let mut parts: Vec<Part<'_>> =
+            stored.zip(asks).map(|(stored, ask)| Part::new(stored, ask)).collect();
+        let decision = decide(&mut parts, terms);
+        let verdicts = parts.iter().map(|part| *part.verdict()).collect();
+        let effects: Vec<_> = parts.iter().map(Part::effect).collect();
+        let grows = parts.iter().zip(&effects);
+        let grows = grows.map(|(part, effect)| effect.as_ref().is_some_and(|e| part.grows(e)));
         let grows = grows.collect();
         Answer { decision, verdicts, effects, grows }
     }
@@ -526,7 +525,7 @@ impl World {
         assert!(ttl >= limiter.expire_at_ms(), "{at}: another TTL follows from the state");
         assert_eq!(limiter.holds().blocked_until_ms, self.oracle[i].blocked_until, "{at}");
         assert_eq!(limiter.holds().exempt_until_ms, self.oracle[i].exempt_until, "{at}");
-        if let rl_core::limiter::State::Sliding(log) = limiter.state() {
+        if let rl_core::algorithm::State::Sliding(log) = limiter.state() {
             assert_eq!(Some(log.entries() as usize), self.oracle[i].entries(), "{at}: {ask:?}");
         }
     }

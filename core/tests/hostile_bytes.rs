@@ -4,16 +4,15 @@
 //! checks are on in tests, so arithmetic that a forged number would overflow panics here.
 
 use proptest::prelude::*;
-use rl_core::codec::{
-    Payload, decode_limiter, decode_payload, encode_effect, encode_limiter, encode_whole,
-};
-use rl_core::decision::{Ask, Slot, Terms, decide};
+use rl_core::decision::{Ask, Part, Terms, decide};
 use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
 use rl_core::manage::{Hold, hold, refund, release};
 use rl_core::plain::{self, Asked};
 use rl_core::rule::{Algorithm, MAX_IN_USE, MAX_PERMITS, MAX_TIME_MS, MAX_WINDOW_MS, Rule, Shape};
-use rl_core::varint;
+use rl_core::stored::effect::{Payload, decode_payload, encode_effect, encode_whole};
+use rl_core::stored::limiter::{decode_limiter, encode_limiter};
+use rl_core::stored::varint;
 
 const NOW_MS: i64 = 1_700_000_000_123;
 const IDS: [&[u8]; 3] = [b"a", b"somebody", &[0xff; 40]];
@@ -57,14 +56,14 @@ fn call(limiter: &mut Limiter, ask: Ask, terms: &Terms<'_>) -> Option<Effect> {
     if let Some((pulled, _)) = limiter.pull_back(terms.now_ms) {
         *limiter = pulled;
     }
-    let mut slots = [Slot::new(Some(limiter), &ask)];
-    let decision = decide(&mut slots, terms);
-    let verdict = *slots[0].verdict();
+    let mut parts = [Part::new(Some(limiter), &ask)];
+    let decision = decide(&mut parts, terms);
+    let verdict = *parts[0].verdict();
     assert!(decision.granted <= terms.upto && decision.binding == 0);
     assert!(verdict.remaining <= verdict.limit, "{verdict:?}");
     assert!((-1..=MAX_TIME_MS).contains(&verdict.retry_after_ms), "{verdict:?}");
     assert!((0..=MAX_TIME_MS).contains(&verdict.reset_after_ms), "{verdict:?}");
-    let effect = slots[0].effect();
+    let effect = parts[0].effect();
     let mut short = limiter.clone();
     let mut taken = None;
     let mut asked = [Asked { limiter: &mut short, ask: &ask }];
@@ -84,10 +83,10 @@ fn call(limiter: &mut Limiter, ask: Ask, terms: &Terms<'_>) -> Option<Effect> {
         let lasts = !terms.only_renew;
         if verdict.retry_after_ms > 0 && !saturated && effect.is_none() && lasts {
             for (ms, granted) in [(verdict.retry_after_ms, 1), (verdict.retry_after_ms - 1, 0)] {
-                let mut slots = [Slot::new(Some(limiter), &ask)];
+                let mut parts = [Part::new(Some(limiter), &ask)];
                 let later = Terms { now_ms: terms.now_ms + ms, upto: 1, ..*terms };
                 assert_eq!(
-                    decide(&mut slots, &later).granted,
+                    decide(&mut parts, &later).granted,
                     granted,
                     "{limiter:?} {ask:?} {later:?}"
                 );
@@ -95,7 +94,7 @@ fn call(limiter: &mut Limiter, ask: Ask, terms: &Terms<'_>) -> Option<Effect> {
         }
     }
     if let Some(effect) = &effect {
-        slots[0].grows(effect);
+        parts[0].grows(effect);
         limiter.apply(effect);
     }
     effect
@@ -281,7 +280,7 @@ fn any_effect_on_any_limiter() {
 
 #[test]
 fn other_versions_are_refused_as_such() {
-    use rl_core::codec::DecodeError;
+    use rl_core::stored::reader::DecodeError;
     for version in (0..=255).filter(|version| *version != 2) {
         assert_eq!(decode_limiter(&[version, 0]), Err(DecodeError::Version(version)));
     }

@@ -2,8 +2,9 @@
 //! looking into a limiter.
 
 use proptest::prelude::*;
-use rl_core::decision::{Ask, Slot, Terms, Verdict, decide};
-use rl_core::limiter::{Limiter, State};
+use rl_core::algorithm::State;
+use rl_core::decision::{Ask, Part, Terms, Verdict, decide};
+use rl_core::limiter::Limiter;
 use rl_core::manage::refund;
 use rl_core::rule::{Algorithm, Rule, Shape};
 
@@ -42,9 +43,9 @@ fn at(now_ms: i64) -> Terms<'static> {
 
 /// Asks without taking.
 fn peek(limiter: &Option<Limiter>, ask: Ask, terms: &Terms<'_>) -> Verdict {
-    let mut slots = [Slot::new(limiter.as_ref(), &ask)];
-    decide(&mut slots, terms);
-    *slots[0].verdict()
+    let mut parts = [Part::new(limiter.as_ref(), &ask)];
+    decide(&mut parts, terms);
+    *parts[0].verdict()
 }
 
 /// Asks and takes, as a command does.
@@ -52,9 +53,9 @@ fn acquire(limiter: &mut Option<Limiter>, ask: Ask, terms: &Terms<'_>) -> Verdic
     if let Some((pulled, _)) = limiter.as_ref().and_then(|l| l.pull_back(terms.now_ms)) {
         *limiter = Some(pulled);
     }
-    let mut slots = [Slot::new(limiter.as_ref(), &ask)];
-    decide(&mut slots, terms);
-    let (verdict, effect) = (*slots[0].verdict(), slots[0].effect());
+    let mut parts = [Part::new(limiter.as_ref(), &ask)];
+    decide(&mut parts, terms);
+    let (verdict, effect) = (*parts[0].verdict(), parts[0].effect());
     if let Some(effect) = effect {
         limiter.get_or_insert_default().apply(&effect);
     }
@@ -173,10 +174,10 @@ proptest! {
         let now_ms = states.iter().map(|(_, now_ms)| *now_ms).max().unwrap();
         let asks: Vec<_> = rules.iter().map(|(rule, cost, _)| ask(*rule, *cost)).collect();
         let decide_at = |now_ms| {
-            let slots = states.iter().zip(&asks);
-            let mut slots: Vec<_> =
-                slots.map(|((limiter, _), ask)| Slot::new(limiter.as_ref(), ask)).collect();
-            decide(&mut slots, &Terms { resolution: 16, ..at(now_ms) })
+            let parts = states.iter().zip(&asks);
+            let mut parts: Vec<_> =
+                parts.map(|((limiter, _), ask)| Part::new(limiter.as_ref(), ask)).collect();
+            decide(&mut parts, &Terms { resolution: 16, ..at(now_ms) })
         };
         let decision = decide_at(now_ms);
         if decision.granted == 0 && decision.retry_after_ms > 0 {
@@ -192,11 +193,11 @@ proptest! {
         let five = rule(algorithm, window_ms, 5);
         let (limiter, now_ms) = after([five; 2], &calls, 16);
         let ask = ask(five, 1000);
-        let mut slots = [Slot::new(limiter.as_ref(), &ask)];
+        let mut parts = [Part::new(limiter.as_ref(), &ask)];
         let terms = Terms { resolution: 16, ..at(now_ms) };
-        prop_assert_eq!(decide(&mut slots, &terms).granted, 0);
-        prop_assert_eq!(slots[0].effect(), None);
-        prop_assert_eq!(slots[0].verdict().retry_after_ms, -1);
+        prop_assert_eq!(decide(&mut parts, &terms).granted, 0);
+        prop_assert_eq!(parts[0].effect(), None);
+        prop_assert_eq!(parts[0].verdict().retry_after_ms, -1);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the targets share: everything that can be done to a limiter, with what must hold afterwards.
 
-use rl_core::codec::{decode_limiter, encode_limiter};
-use rl_core::decision::{Ask, Slot, Terms, decide};
+use rl_core::stored::limiter::{decode_limiter, encode_limiter};
+use rl_core::decision::{Ask, Part, Terms, decide};
 use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
 use rl_core::manage::{Hold, hold, refund, release};
@@ -47,16 +47,16 @@ fn call(limiter: &mut Limiter, ask: Ask, terms: &Terms<'_>) {
     let mut short = limiter.clone();
     plain::decide(&mut [Asked { limiter: &mut short, ask: &ask }], terms, &mut |_, _| {});
     assert_stable(&short);
-    let mut slots = [Slot::new(Some(limiter), &ask)];
-    let decision = decide(&mut slots, terms);
-    let verdict = *slots[0].verdict();
+    let mut parts = [Part::new(Some(limiter), &ask)];
+    let decision = decide(&mut parts, terms);
+    let verdict = *parts[0].verdict();
     assert!(decision.granted <= terms.upto && decision.binding == 0);
     assert!(verdict.remaining <= verdict.limit, "{verdict:?}");
     assert!((-1..=MAX_TIME_MS).contains(&verdict.retry_after_ms), "{verdict:?}");
     assert!((0..=MAX_TIME_MS).contains(&verdict.reset_after_ms), "{verdict:?}");
-    let effect = slots[0].effect();
+    let effect = parts[0].effect();
     if let Some(effect) = &effect {
-        slots[0].grows(effect);
+        parts[0].grows(effect);
     }
     apply(limiter, effect);
 }

@@ -1,6 +1,6 @@
 //! Replays requests on the decision of `rl-core`, with the times of the log as the clock.
 
-use rl_core::decision::{Ask, Slot, Terms, decide};
+use rl_core::decision::{Ask, Part, Terms, decide};
 use rl_core::limiter::Limiter;
 
 use crate::log::{Column, Log};
@@ -71,10 +71,10 @@ pub fn replay_key(
     for request in stream.requests(key) {
         let ask = rule.ask_for(request.cost);
         let terms = Terms { now_ms: request.time_ms, resolution, ..Terms::default() };
-        let mut slots = [Slot::new(Some(&limiter), &ask)];
-        let decision = decide(&mut slots, &terms);
-        let [slot] = slots;
-        if let Some(effect) = slot.effect() {
+        let mut parts = [Part::new(Some(&limiter), &ask)];
+        let decision = decide(&mut parts, &terms);
+        let [part] = parts;
+        if let Some(effect) = part.effect() {
             limiter.apply(&effect);
         }
         let refused = (decision.granted == 0).then_some(decision.retry_after_ms);
@@ -134,11 +134,11 @@ pub fn replay_together(log: &Log, rules: &[Simulated], resolution: u32) -> Toget
             continue;
         }
         let terms = Terms { now_ms, resolution, ..Terms::default() };
-        let slots = asks.iter().map(|(i, id, ask)| Slot::new(Some(&limiters[*i][*id]), ask));
-        let mut slots: Vec<Slot<'_>> = slots.collect();
-        let decision = decide(&mut slots, &terms);
-        let lacks: Vec<bool> = slots.iter().map(Slot::lacks_room).collect();
-        let effects: Vec<_> = slots.iter().map(Slot::effect).collect();
+        let parts = asks.iter().map(|(i, id, ask)| Part::new(Some(&limiters[*i][*id]), ask));
+        let mut parts: Vec<Part<'_>> = parts.collect();
+        let decision = decide(&mut parts, &terms);
+        let lacks: Vec<bool> = parts.iter().map(Part::lacks_room).collect();
+        let effects: Vec<_> = parts.iter().map(Part::effect).collect();
         for ((i, id, _), effect) in asks.iter().zip(effects) {
             if let Some(effect) = effect {
                 limiters[*i][*id].apply(&effect);

@@ -10,7 +10,8 @@ use rl_core::decision::Ask;
 use rl_core::grammar::Word;
 use rl_core::grammar::error::RequestError;
 use rl_core::grammar::rules::{Form, parse_rules};
-use rl_core::rule::{Algorithm, MAX_PERMITS, Rule, Shape};
+use rl_core::numbers::Own;
+use rl_core::rule::{MAX_PERMITS, Rule, Shape};
 
 /// What makes the key of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -86,7 +87,7 @@ pub enum RuleProblem {
     /// An option of a call, not of a rule.
     NotARule,
     /// `ALGO concurrency`.
-    Concurrency,
+    Leased,
 }
 
 impl std::error::Error for RuleProblem {}
@@ -105,7 +106,7 @@ impl fmt::Display for RuleProblem {
                 "a rule has WINDOW, LIMIT, ALGO, BURST, OFFSET, BLOCK, COST and NAME, the other \
                  options belong to a call",
             ),
-            RuleProblem::Concurrency => f.write_str(
+            RuleProblem::Leased => f.write_str(
                 "ALGO concurrency counts permits held, and a log does not tell for how long",
             ),
         }
@@ -146,15 +147,15 @@ fn parse_ask(words: &[&str]) -> Result<Ask, RuleProblem> {
     let mut asks = Vec::new();
     let options = parse_rules(text.as_bytes(), Form::AcquireX, &mut |rule| asks.push(rule.ask));
     options.map_err(|error| match *error {
-        RequestError::Required { word: Word::Id, .. } => RuleProblem::Concurrency,
+        RequestError::Required { word: Word::Id, .. } => RuleProblem::Leased,
         error => RuleProblem::Grammar(error),
     })?;
     let [ask] = asks[..] else {
         let (keys, rules) = (1, asks.len());
         return Err(RuleProblem::Grammar(RequestError::RuleCount { keys, rules }));
     };
-    if ask.rule.algorithm() == Algorithm::Concurrency {
-        return Err(RuleProblem::Concurrency);
+    if ask.rule.algorithm().is_leased() {
+        return Err(RuleProblem::Leased);
     }
     // Options of a call come after its rule, so the first of them is where a pair would begin.
     match words.chunks(2).flat_map(<[&str]>::first).all(|word| belongs_to_rule(word)) {
@@ -180,7 +181,7 @@ impl Simulated {
         let rule = &self.ask.rule;
         let shape = Shape {
             burst: self.burst_at(limit),
-            offset_ms: (rule.algorithm() == Algorithm::Fixed).then_some(rule.offset_ms()),
+            offset_ms: (rule.algorithm().own() == Own::Offset).then_some(rule.offset_ms()),
         };
         let rule = Rule::new(rule.algorithm(), rule.window_ms(), limit, shape).ok()?;
         Some(Simulated { ask: Ask { rule, ..self.ask }, ..self.clone() })

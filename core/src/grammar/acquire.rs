@@ -1,12 +1,14 @@
 //! The grammar of `RL.ACQUIRE` and of `CL.THROTTLE`: keys, and one rule in arguments of its own.
 
+use super::arguments::Arguments;
 use super::error::{RequestError, Shown};
 use super::keys::check_keys;
+use super::request::Request;
 use super::rule_args::{Named, RuleArgs};
-use super::word::{Word, integer};
-use super::{Arguments, Request};
-use crate::decision::Ask;
+use super::values::integer;
+use super::word::Word;
 use crate::rule::{Algorithm, MAX_PERMITS, MAX_WINDOW_MS, Rule, Shape};
+use crate::terms::Ask;
 
 /// The three pairs at the end of `RL.ACQUIRE`.
 const TAIL: usize = 6;
@@ -34,8 +36,9 @@ pub fn parse_acquire<'a, A: Arguments + ?Sized>(
         }
     }
     let named = rule.finish(1)?;
-    if named.ask.rule.algorithm() == Algorithm::Concurrency {
-        return Err(RequestError::NoLeases.into());
+    let algorithm = named.ask.rule.algorithm();
+    if algorithm.is_leased() {
+        return Err(RequestError::NoLeases(algorithm).into());
     }
     check_keys(args, keys, |key| {
         Some(match Word::parse(key)? {

@@ -1,10 +1,11 @@
 //! The grammar of `RL.REFUND`, `RL.RELEASE`, `RL.BLOCK` and `RL.EXEMPT`: keys, a word and its value.
 
-use super::Arguments;
+use super::arguments::Arguments;
 use super::error::{RequestError, Shown};
 use super::keys::check_keys;
-use super::word::{Word, check_id};
-use crate::rule::MAX_PERMITS;
+use super::values::check_id;
+use super::word::Word;
+use crate::numbers::MAX_PERMITS;
 
 /// A command of the form `key [key ...] WORD value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,11 @@
 
 use std::fmt;
 
-use super::keys::MAX_KEYS;
+use super::algo::{algo_words, write_words};
+use super::arguments::MAX_KEYS;
 use super::word::Word;
+use crate::algorithm::Algorithm;
+use crate::numbers::MAX_PERMITS;
 use crate::rule::RuleError;
 
 /// How many bytes of an argument a message shows.
@@ -26,6 +29,34 @@ impl Shown {
 impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "'{}'", self.0.escape_ascii())
+    }
+}
+
+/// What an option cannot be combined with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Partner {
+    /// Another option.
+    Option(Word),
+    /// An algorithm, by this word.
+    Algo(&'static str),
+    /// An algorithm whose permits are spent.
+    Spent,
+    /// An algorithm whose permits cannot be taken before they are due.
+    Unreservable,
+}
+
+impl fmt::Display for Partner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut other_than = |is_of_kind| {
+            f.write_str("an ALGO other than ")?;
+            write_words(f, algo_words(is_of_kind), " and ")
+        };
+        match self {
+            Partner::Option(word) => word.fmt(f),
+            Partner::Algo(word) => write!(f, "ALGO {word}"),
+            Partner::Spent => other_than(Algorithm::is_leased),
+            Partner::Unreservable => other_than(Algorithm::can_reserve),
+        }
     }
 }
 
@@ -103,8 +134,8 @@ pub enum RequestError {
     UnknownAlgorithm(Shown),
     /// Numbers that the rule's algorithm does not have.
     Rule(RuleError),
-    /// `ALGO concurrency` where leases have no name.
-    NoLeases,
+    /// An algorithm of leases, where these have no name.
+    NoLeases(Algorithm),
     /// An option of `RL.ACQUIREX` among the keys of `RL.ACQUIRE`.
     OptionAsKey(Word),
     /// An option word where keys are expected.
@@ -130,14 +161,14 @@ pub enum RequestError {
         /// The option.
         word: Word,
         /// What it cannot be combined with.
-        with: &'static str,
+        with: Partner,
     },
     /// An option that the rules call for.
     Required {
         /// The option.
         word: Word,
-        /// What calls for it.
-        by: &'static str,
+        /// The algorithm that calls for it.
+        by: Algorithm,
     },
     /// `COST` times `UPTO` above the largest number of permits.
     BatchTooLarge,
@@ -176,13 +207,15 @@ impl fmt::Display for RequestError {
             RequestError::Text { word, expected, got } => {
                 write!(f, "{word} must be {expected}, got {got}")
             }
-            RequestError::UnknownAlgorithm(got) => write!(
-                f,
-                "unknown ALGO {got}, expected sliding, bucket, leaky, fixed, counter or concurrency"
-            ),
+            RequestError::UnknownAlgorithm(got) => {
+                write!(f, "unknown ALGO {got}, expected ")?;
+                write_words(f, algo_words(|_| true), " or ")
+            }
             RequestError::Rule(error) => error.fmt(f),
-            RequestError::NoLeases => f.write_str(
-                "ALGO concurrency needs an ID, which RL.ACQUIRE does not have: use RL.ACQUIREX",
+            RequestError::NoLeases(algorithm) => write!(
+                f,
+                "ALGO {} needs an ID, which RL.ACQUIRE does not have: use RL.ACQUIREX",
+                algorithm.word()
             ),
             RequestError::OptionAsKey(word) => write!(
                 f,
@@ -204,9 +237,11 @@ impl fmt::Display for RequestError {
                 write!(f, "{keys} keys need 1 or {keys} rules, got {rules}")
             }
             RequestError::Excluded { word, with } => write!(f, "{word} does not go with {with}"),
-            RequestError::Required { word, by } => write!(f, "{word} is required with {by}"),
+            RequestError::Required { word, by } => {
+                write!(f, "{word} is required with ALGO {}", by.word())
+            }
             RequestError::BatchTooLarge => {
-                write!(f, "COST times UPTO must be at most {}", crate::rule::MAX_PERMITS)
+                write!(f, "COST times UPTO must be at most {}", MAX_PERMITS)
             }
         }
     }

@@ -1,11 +1,8 @@
 //! What is checked of the keys of every command.
 
-use super::Arguments;
+use super::arguments::{Arguments, MAX_KEYS};
 use super::error::{RequestError, Shown};
 use super::twice::find_twice;
-
-/// The most keys of one call.
-pub const MAX_KEYS: usize = 1024;
 
 /// Refuses the first `keys` arguments as keys when they are too many, when one is `reserved`, or when
 /// two are equal.

@@ -1,12 +1,12 @@
 //! The grammar of `RL.POLICY SET` and `RL.TOP`.
 
-use super::Arguments;
+use super::arguments::Arguments;
 use super::error::{RequestError, Shown};
 use super::rule_args::{RuleArgs, check_name};
 use super::word::Word;
-use crate::decision::Ask;
+use crate::numbers::MAX_PERMITS;
 use crate::policy::Policy;
-use crate::rule::MAX_PERMITS;
+use crate::terms::Ask;
 
 /// A parsed `RL.POLICY SET`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,9 +9,10 @@
 use std::rc::Rc;
 
 use super::error::RequestError;
+use super::request::Options;
+use super::rule_args::Named;
 use super::rules::{Form, parse_rules};
-use super::{Named, Options};
-use crate::decision::Ask;
+use crate::terms::Ask;
 
 /// The longest string that is remembered, in bytes.
 pub const MAX_TEXT: usize = 1024;

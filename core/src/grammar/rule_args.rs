@@ -1,9 +1,12 @@
 //! The grammar of a rule: `WINDOW ms LIMIT n ALGO algorithm` and its options, in any order.
 
-use super::error::{RequestError, Shown};
-use super::word::{Algo, Word, Words};
-use crate::decision::Ask;
-use crate::rule::{MAX_PERMITS, MAX_WINDOW_MS, Rule, Shape};
+use super::algo::Algo;
+use super::error::{Partner, RequestError, Shown};
+use super::values::{Words, algo};
+use super::word::Word;
+use crate::numbers::{MAX_PERMITS, MAX_WINDOW_MS, Own};
+use crate::rule::{Rule, Shape};
+use crate::terms::Ask;
 
 /// The longest `NAME` of a rule, in bytes.
 pub const MAX_NAME: usize = 64;
@@ -44,7 +47,7 @@ pub(crate) struct RuleArgs<'a> {
     given: Words,
     window_ms: i64,
     limit: u64,
-    algo: Algo,
+    algo: Option<Algo>,
     burst: u64,
     offset_ms: i64,
     block_ms: i64,
@@ -59,7 +62,7 @@ impl<'a> RuleArgs<'a> {
             given: Words::default(),
             window_ms: 0,
             limit: 0,
-            algo: Algo::Leaky,
+            algo: None,
             burst: 0,
             offset_ms: 0,
             block_ms: 0,
@@ -84,7 +87,7 @@ impl<'a> RuleArgs<'a> {
         match word {
             Word::Window => self.window_ms = word.duration(value, 1)?,
             Word::Limit => self.limit = word.count(value, 0, MAX_PERMITS)?,
-            Word::Algo => self.algo = Algo::parse(value)?,
+            Word::Algo => self.algo = Some(algo(value)?),
             Word::Burst => self.burst = word.count(value, 1, MAX_PERMITS)?,
             Word::Offset => self.offset_ms = word.duration(value, -MAX_WINDOW_MS)?,
             Word::Block => self.block_ms = word.duration(value, 1)?,
@@ -98,21 +101,31 @@ impl<'a> RuleArgs<'a> {
     /// Builds the rule with that number, counted from 1.
     #[inline(always)]
     pub fn finish(self, number: usize) -> Result<Named<'a>, Box<RequestError>> {
-        for word in [Word::Window, Word::Limit, Word::Algo] {
+        for word in [Word::Window, Word::Limit] {
             if !self.given.has(word) {
                 return Err(RequestError::Incomplete { rule: number, word }.into());
             }
         }
-        let burst = match self.algo {
-            Algo::Named(_) => self.given.has(Word::Burst).then_some(self.burst),
-            Algo::Leaky if self.given.has(Word::Burst) => {
-                return Err(RequestError::Excluded { word: Word::Burst, with: "ALGO leaky" }.into());
-            }
-            Algo::Leaky => Some(1),
+        let Some(Algo { algorithm, alias }) = self.algo else {
+            return Err(RequestError::Incomplete { rule: number, word: Word::Algo }.into());
         };
-        let shape =
-            Shape { burst, offset_ms: self.given.has(Word::Offset).then_some(self.offset_ms) };
-        let rule = Rule::new(self.algo.algorithm(), self.window_ms, self.limit, shape);
+        let mut shape = Shape {
+            burst: self.given.has(Word::Burst).then_some(self.burst),
+            offset_ms: self.given.has(Word::Offset).then_some(self.offset_ms),
+        };
+        if let Some((alias, own)) = alias {
+            let excluded = |word| RequestError::Excluded { word, with: Partner::Algo(alias) };
+            match algorithm.own() {
+                Own::Burst if shape.burst.is_some() => return Err(excluded(Word::Burst).into()),
+                Own::Offset if shape.offset_ms.is_some() => {
+                    return Err(excluded(Word::Offset).into());
+                }
+                Own::Burst => shape.burst = Some(own),
+                Own::Offset => shape.offset_ms = Some(own as i64),
+                Own::None => {}
+            }
+        }
+        let rule = Rule::new(algorithm, self.window_ms, self.limit, shape);
         let rule = rule.map_err(RequestError::Rule)?;
         let ask = Ask { rule, cost: self.cost, block_ms: self.block_ms, shadow: false };
         Ok(Named { ask, name: self.given.has(Word::Name).then_some(self.name) })

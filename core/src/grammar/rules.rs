@@ -4,13 +4,16 @@
 //! fixed places: a server need not ask the module for them, which cluster nodes with I/O threads do
 //! from threads that must not call a module.
 
-use super::error::{RequestError, Shown};
-use super::keys::{MAX_KEYS, check_keys};
+use super::arguments::{Arguments, MAX_KEYS};
+use super::error::{Partner, RequestError, Shown};
+use super::keys::check_keys;
+use super::request::Options;
 use super::rule_args::{Named, RuleArgs};
-use super::word::{Word, Words, check_id, is_space};
-use super::{Arguments, Options};
-use crate::decision::Ask;
-use crate::rule::{Algorithm, MAX_PERMITS};
+use super::values::{Words, check_id, is_space};
+use super::word::Word;
+use crate::algorithm::Algorithm;
+use crate::numbers::MAX_PERMITS;
+use crate::terms::Ask;
 
 /// Which of the two commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,9 +114,12 @@ struct OptionArgs<'a> {
 
 #[derive(Default)]
 struct Seen {
-    concurrency: bool,
-    other_than_concurrency: bool,
-    other_than_bucket: bool,
+    /// An algorithm of leases.
+    leased: Option<Algorithm>,
+    /// Whether there was another one.
+    spent: bool,
+    /// Whether there was one whose permits cannot be reserved.
+    unreservable: bool,
     highest_cost: u64,
     options: Words,
 }
@@ -127,9 +133,11 @@ impl<'a> OptionArgs<'a> {
     ) -> Result<Named<'a>, Box<RequestError>> {
         let named = rule.finish(number)?;
         let Ask { rule, cost, .. } = named.ask;
-        self.seen.concurrency |= rule.algorithm() == Algorithm::Concurrency;
-        self.seen.other_than_concurrency |= rule.algorithm() != Algorithm::Concurrency;
-        self.seen.other_than_bucket |= rule.algorithm() != Algorithm::Bucket;
+        match rule.algorithm().is_leased() {
+            true => self.seen.leased = Some(rule.algorithm()),
+            false => self.seen.spent = true,
+        }
+        self.seen.unreservable |= !rule.algorithm().can_reserve();
         self.seen.highest_cost = self.seen.highest_cost.max(cost);
         Ok(named)
     }
@@ -181,30 +189,26 @@ impl<'a> OptionArgs<'a> {
         let OptionArgs { form, options, seen } = self;
         let excluded = |word, with| Err(RequestError::Excluded { word, with }.into());
         if options.force {
-            let words =
-                [(Word::Upto, "UPTO"), (Word::Reserve, "RESERVE"), (Word::Timeout, "TIMEOUT")];
-            if let Some((_, with)) = words.into_iter().find(|(word, _)| seen.options.has(*word)) {
-                return excluded(Word::Force, with);
+            let words = [Word::Upto, Word::Reserve, Word::Timeout];
+            if let Some(word) = words.into_iter().find(|word| seen.options.has(*word)) {
+                return excluded(Word::Force, Partner::Option(word));
             }
-            if seen.concurrency {
-                return excluded(Word::Force, "ALGO concurrency");
+            if let Some(leased) = seen.leased {
+                return excluded(Word::Force, Partner::Algo(leased.word()));
             }
         }
         if seen.options.has(Word::Reserve) && seen.options.has(Word::Timeout) {
-            return excluded(Word::Reserve, "TIMEOUT");
+            return excluded(Word::Reserve, Partner::Option(Word::Timeout));
         }
-        if seen.options.has(Word::Reserve) && seen.other_than_bucket {
-            return excluded(Word::Reserve, "an ALGO other than bucket and leaky");
+        if seen.options.has(Word::Reserve) && seen.unreservable {
+            return excluded(Word::Reserve, Partner::Unreservable);
         }
-        if options.only_renew && seen.other_than_concurrency {
-            return excluded(Word::Xx, "an ALGO other than concurrency");
+        if options.only_renew && seen.spent {
+            return excluded(Word::Xx, Partner::Spent);
         }
-        match options.id {
-            Some(_) if !seen.concurrency => {
-                return excluded(Word::Id, "an ALGO other than concurrency");
-            }
-            None if seen.concurrency && *form == Form::AcquireX => {
-                let by = "ALGO concurrency";
+        match (options.id, seen.leased) {
+            (Some(_), None) => return excluded(Word::Id, Partner::Spent),
+            (None, Some(by)) if *form == Form::AcquireX => {
                 return Err(RequestError::Required { word: Word::Id, by }.into());
             }
             _ => {}

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::Arguments;
+use super::arguments::Arguments;
 use crate::hash::{Hashes, Seed};
 
 /// Up to here comparing all pairs is faster than hashing, and allocates nothing.

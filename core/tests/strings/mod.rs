@@ -1,7 +1,7 @@
 //! Strings of rules that go through a table of one place, where all of them collide: none answers for another. Each is
 //! read as the parser reads it, and a call that is made of it is decided as the oracle decides it.
 
-use rl_core::decision::{Ask, Slot, Terms, decide};
+use rl_core::decision::{Ask, Part, Terms, decide};
 use rl_core::grammar::remembered::Table;
 use rl_core::grammar::rules::{Form, parse_rules};
 use rl_core::grammar::{Named, Options, Request, rule_of};
@@ -99,17 +99,17 @@ impl World {
         let ((asks, terms), expected) = (self.asked(keys, read)?, self.asked(keys, parsed)?);
         let expected = oracle::call(&self.oracle[..keys], &expected.0, &expected.1);
         let stored = self.limiters.iter().map(Option::as_ref);
-        let mut slots: Vec<Slot<'_>> =
-            stored.zip(&asks).map(|(stored, ask)| Slot::new(stored, ask)).collect();
-        let decision = decide(&mut slots, &terms);
-        let verdicts: Vec<_> = slots.iter().map(|slot| *slot.verdict()).collect();
+        let mut parts: Vec<Part<'_>> =
+            stored.zip(&asks).map(|(stored, ask)| Part::new(stored, ask)).collect();
+        let decision = decide(&mut parts, &terms);
+        let verdicts: Vec<_> = parts.iter().map(|part| *part.verdict()).collect();
         assert_eq!(
             (decision, verdicts),
             (expected.decision, expected.verdicts),
             "{asks:?} {terms:?}"
         );
         if form == Form::AcquireX {
-            let effects: Vec<_> = slots.iter().map(Slot::effect).collect();
+            let effects: Vec<_> = parts.iter().map(Part::effect).collect();
             for (key, (effect, after)) in effects.iter().zip(expected.after).enumerate() {
                 self.oracle[key] = after;
                 if let Some(effect) = effect {

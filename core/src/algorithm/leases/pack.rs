@@ -8,7 +8,7 @@
 //! **Invariants**: leases are in the order of their ends, those of one end in the order of their
 //! names, and there are at most [`MOST`]. No bytes at all before the first.
 
-use super::Lease;
+use super::lease::{Lease, Named, order};
 
 /// The most leases of a pack: a look at a name walks over them.
 pub(super) const MOST: usize = 32;
@@ -33,14 +33,6 @@ struct Head {
     last: u16,
     leases: u16,
     most: u16,
-}
-
-/// A lease with its name.
-pub(super) type Named<'a> = (&'a [u8], Lease);
-
-/// By what leases are in order.
-pub(super) fn order((id, lease): Named<'_>) -> (i64, &[u8]) {
-    (lease.end_ms, id)
 }
 
 fn bytes_of((id, _): Named<'_>) -> usize {

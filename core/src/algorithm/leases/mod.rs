@@ -1,50 +1,24 @@
-//! Concurrency limit: permits that are held, not spent.
-//!
-//! A counting semaphore (E. W. Dijkstra, 1965) whose permits are leases (C. Gray and D. Cheriton,
-//! "Leases", SOSP 1989): each has a name, ends when it is released, and by itself a window after it
-//! was taken or renewed, so that a holder that died blocks nobody for longer.
-//!
-//! Permits carried over from another algorithm become one lease with the empty name, which no
-//! request can have.
+//! Leases by their names.
 //!
 //! Most limiters hold a few leases, which lie in one allocation (`pack`). A hundred thousand must not
 //! hold the server up either: they lie in many such packs with sums and an index (`many`, `index`).
 
-use std::sync::Arc;
-
-use crate::rule::{MAX_IN_USE, MAX_TIME_MS};
-use crate::varint::{self, MAX_LEN, Sink};
-
+mod change;
 mod index;
+mod lease;
 mod many;
 mod pack;
 #[cfg(test)]
 mod tests;
 
-use many::Many;
-use pack::{MOST, Named, Pack, order};
-
-/// The longest name of a lease, in bytes.
-pub const MAX_ID: usize = 255;
-
-/// One holder's permits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lease {
-    /// Permits held.
-    pub permits: u64,
-    /// When it was taken or last renewed, in ms of epoch time.
-    pub taken_ms: i64,
-    /// When it ends by itself.
-    pub end_ms: i64,
-}
-
-impl Lease {
-    /// The same as if it had been taken at `now_ms`, if that is earlier.
-    fn pulled_back(self, now_ms: i64) -> Lease {
-        let ahead_ms = (self.taken_ms - now_ms).max(0);
-        Lease { taken_ms: self.taken_ms - ahead_ms, end_ms: self.end_ms - ahead_ms, ..self }
-    }
-}
+pub use self::change::LeaseChange;
+pub use self::lease::{Lease, MAX_ID};
+use self::lease::{Named, order};
+use self::many::Many;
+use self::pack::{MOST, Pack};
+use crate::numbers::MAX_IN_USE;
+use crate::stored::reader::Reader;
+use crate::stored::varint::{self, Sink};
 
 /// The stored state of a concurrency limiter.
 ///
@@ -72,35 +46,6 @@ impl PartialEq for Leases {
     fn eq(&self, other: &Leases) -> bool {
         self.entries().eq(other.entries())
     }
-}
-
-/// A change of the leases, as the primary decides it and replicas apply it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LeaseChange {
-    /// Forget the leases that ended by `now_ms`, then take or renew one.
-    Put {
-        /// When the call was made.
-        now_ms: i64,
-        /// The lease's name.
-        id: Arc<[u8]>,
-        /// The lease.
-        lease: Lease,
-        /// Permits of another algorithm, for a nameless lease of the same times; 0 for none.
-        carried: u64,
-    },
-    /// Forget the leases that ended by `now_ms`, then end one.
-    End {
-        /// When the call was made.
-        now_ms: i64,
-        /// The lease's name.
-        id: Arc<[u8]>,
-    },
-    /// Move leases that were taken after `now_ms` to it, and their ends along: the clock stepped
-    /// back.
-    PullBack {
-        /// The clock.
-        now_ms: i64,
-    },
 }
 
 impl Leases {
@@ -333,50 +278,18 @@ impl Leases {
     /// Appends the stored form: the leases in the order of their ends.
     pub fn encode(&self, out: &mut impl Sink) {
         varint::write(out, self.len() as u64);
-        self.entries().for_each(|(id, lease)| encode_lease(id, &lease, out));
+        self.entries().for_each(|(id, lease)| lease::encode(id, &lease, out));
     }
 
     /// Reads the stored form. `None` when it breaks an invariant.
-    pub fn decode(bytes: &[u8], at: &mut usize) -> Option<Leases> {
+    pub fn decode(reader: &mut Reader<'_>) -> Option<Leases> {
         let (mut leases, mut permits) = (Vec::new(), 0);
-        for _ in 0..varint::read(bytes, at)? {
-            let named = decode_lease(bytes, at)?;
+        for _ in 0..reader.number()? {
+            let named = lease::decode(reader)?;
             let in_order = leases.last().is_none_or(|last| order(*last) < order(named));
             permits += named.1.permits;
             leases.push(Some(named).filter(|_| in_order && permits <= MAX_IN_USE)?);
         }
         Leases::in_order(&leases)
     }
-}
-
-/// Appends a lease with its name.
-pub fn encode_lease(id: &[u8], lease: &Lease, out: &mut impl Sink) {
-    varint::write(out, id.len() as u64);
-    out.put(id);
-    let times = [lease.taken_ms, lease.end_ms - lease.taken_ms].map(|ms| ms.max(0) as u64);
-    // At once, since there can be thousands.
-    let (mut numbers, mut len) = ([0; 3 * MAX_LEN], 0);
-    for number in [lease.permits].into_iter().chain(times) {
-        len += varint::write_into(numbers.get_mut(len..).unwrap_or_default(), number);
-    }
-    out.put(numbers.get(..len).unwrap_or_default());
-}
-
-/// Reads the name of a lease. `None` when it is too long.
-pub fn decode_id<'a>(bytes: &'a [u8], at: &mut usize) -> Option<&'a [u8]> {
-    let len = usize::try_from(varint::read(bytes, at)?).ok().filter(|len| *len <= MAX_ID)?;
-    let id = bytes.get(*at..at.checked_add(len)?)?;
-    *at += len;
-    Some(id)
-}
-
-/// Reads a lease with its name. `None` when it cannot exist.
-pub fn decode_lease<'a>(bytes: &'a [u8], at: &mut usize) -> Option<(&'a [u8], Lease)> {
-    let id = decode_id(bytes, at)?;
-    let permits = varint::read(bytes, at).filter(|n| (1..=MAX_IN_USE).contains(n))?;
-    let time = |n: u64| i64::try_from(n).ok().filter(|ms| *ms <= MAX_TIME_MS);
-    let taken_ms = time(varint::read(bytes, at)?)?;
-    let end_ms = taken_ms + time(varint::read(bytes, at)?)?;
-    let lease = Lease { permits, taken_ms, end_ms };
-    (end_ms <= MAX_TIME_MS).then_some((id, lease))
 }

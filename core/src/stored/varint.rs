@@ -87,6 +87,11 @@ pub fn write_signed(out: &mut impl Sink, value: i64) {
     write(out, (value << 1 ^ value >> 63) as u64);
 }
 
+/// Appends a time. Times are never before the epoch.
+pub fn write_time(out: &mut impl Sink, time_ms: i64) {
+    write(out, time_ms.max(0) as u64);
+}
+
 /// Reads the number at `*at` and moves `*at` behind it. `None`, and `*at` unspecified, when the
 /// bytes end too early or do not fit a `u64`.
 #[inline]

@@ -1,5 +1,7 @@
 //! Leases against a plain list of them, and how much is looked at where there are many.
 
+use std::sync::Arc;
+
 use super::pack::WALKED;
 use super::*;
 
@@ -68,7 +70,7 @@ impl Plain {
     fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         varint::write(&mut bytes, self.0.len() as u64);
-        self.0.iter().for_each(|(id, lease)| encode_lease(id, lease, &mut bytes));
+        self.0.iter().for_each(|(id, lease)| lease::encode(id, lease, &mut bytes));
         bytes
     }
 }
@@ -93,8 +95,8 @@ fn encoded(leases: &Leases) -> Vec<u8> {
 }
 
 fn decoded(bytes: &[u8]) -> Option<Leases> {
-    let mut at = 0;
-    Leases::decode(bytes, &mut at).filter(|_| at == bytes.len())
+    let mut reader = Reader::new(bytes);
+    Leases::decode(&mut reader).filter(|_| reader.is_at_end())
 }
 
 /// All that is told of leases is true of the list.
@@ -263,7 +265,7 @@ fn stored_leases_are_in_order_and_have_names_of_their_own() {
         varint::write(&mut bytes, leases.len() as u64);
         leases
             .iter()
-            .for_each(|(id, end_ms)| encode_lease(id.as_bytes(), &lease(*end_ms), &mut bytes));
+            .for_each(|(id, end_ms)| lease::encode(id.as_bytes(), &lease(*end_ms), &mut bytes));
         bytes
     };
     assert!(decoded(&bytes(&[("b", 7), ("a", 8), ("c", 8)])).is_some());

@@ -1,7 +1,7 @@
 //! An encoded effect, on the stack unless it is long: an allocation would cost as much as the
 //! decision.
 
-use crate::varint::{MAX_LEN, Sink};
+use super::varint::{MAX_LEN, Sink};
 
 /// How many bytes of an effect fit onto the stack: all of them, but for the names of leases.
 const STACK_BYTES: usize = 96;
@@ -77,7 +77,7 @@ impl Sink for Blob {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::varint::write;
+    use crate::stored::varint::write;
 
     #[test]
     fn what_is_put_is_there_however_long_it_gets() {
@@ -94,7 +94,7 @@ mod tests {
             }
             blob.clear();
             expected.clear();
-            assert_eq!(blob.bytes(), []);
+            assert!(blob.bytes().is_empty());
         }
     }
 }

@@ -6,9 +6,9 @@
 
 use std::cmp::Ordering;
 
-use super::Lease;
 use super::index::Index;
-use super::pack::{MOST, Named, Pack, order};
+use super::lease::{Lease, Named, order};
+use super::pack::{MOST, Pack};
 
 /// A pack, which is not empty, with its sums.
 #[derive(Clone, Debug)]
