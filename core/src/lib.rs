@@ -10,8 +10,11 @@
 //! | [`limiter`], [`holds`], `packed`, `ttl` | the state under one key, how it changes, and for how long it stays |
 //! | [`effect`] | a change: results with absolute times |
 //! | [`terms`], `view`, [`part`] | what is asked, a limiter under the rule asked, and what it answers |
+//! | [`call`], [`limiters`] | a whole call, over all its limiters or over none |
 //! | [`decision`] | check every limiter of a call, then deduct from all or from none |
 //! | [`plain`] | the same for most calls, in place |
+//! | [`corrections`] | limiters that are ahead of the clock |
+//! | [`in_memory`] | limiters without a server |
 //! | [`manage`] | what is done to one limiter by hand: refunds, releases, blocks |
 //! | [`status`] | what a limiter tells about itself |
 //! | [`queue`] | who waits for permits, in which order, and when to look again |
@@ -25,12 +28,16 @@
 //! Time is an argument everywhere, in whole milliseconds since the epoch; counts are integers.
 
 pub mod algorithm;
+pub mod call;
+pub mod corrections;
 pub mod decision;
 pub mod effect;
 pub mod grammar;
 mod hash;
 pub mod holds;
+pub mod in_memory;
 pub mod limiter;
+pub mod limiters;
 pub mod manage;
 pub mod numbers;
 mod packed;

@@ -52,6 +52,7 @@ const UNLIMITED: u64 = u64::MAX;
 
 impl<'a> Part<'a> {
     /// The part of a stored limiter (none: a fresh one).
+    #[inline(always)]
     pub fn new(stored: Option<&'a Limiter>, ask: &'a Ask) -> Part<'a> {
         Part {
             stored,
@@ -126,6 +127,7 @@ impl<'a> Part<'a> {
     }
 
     /// Looks at the limiter and finds how many acquisitions fit.
+    #[inline(always)]
     pub(crate) fn check(&mut self, terms: &Terms<'a>) {
         let (ask, now_ms) = (self.ask, terms.now_ms);
         let capacity = self.verdict.limit;
@@ -155,6 +157,7 @@ impl<'a> Part<'a> {
     }
 
     /// Takes what `acquisitions` cost, and starts a block if that is due.
+    #[inline(always)]
     pub(crate) fn take(&mut self, acquisitions: u64, terms: &Terms<'a>) {
         let Ask { cost, block_ms, shadow, .. } = *self.ask;
         if acquisitions == 0 && block_ms == 0 {
@@ -197,6 +200,7 @@ impl<'a> Part<'a> {
     }
 
     /// Fills in the verdict, as it stands after the call.
+    #[inline(always)]
     pub(crate) fn settle(&mut self, terms: &Terms<'a>) {
         let now_ms = terms.now_ms;
         let capacity = self.verdict.limit;
@@ -259,6 +263,7 @@ impl<'a> Part<'a> {
     }
 
     /// What the call does to this limiter, after [`decide`]; `None` when nothing.
+    #[inline(always)]
     pub fn effect(&self) -> Option<Effect> {
         if !self.taken && !self.blocks {
             return None;
@@ -283,6 +288,7 @@ impl<'a> Part<'a> {
     }
 
     /// Whether storing the effect needs more memory than the limiter has.
+    #[inline(always)]
     pub fn grows(&self, effect: &Effect) -> bool {
         match (self.stored, &self.view) {
             (None, _) => true,
@@ -293,6 +299,7 @@ impl<'a> Part<'a> {
 }
 
 /// How many acquisitions at `cost` fit.
+#[inline(always)]
 fn rooms(capacity: u64, view: &View<'_>, cost: u64) -> u64 {
     let renewable = view.renewable();
     let room = capacity.saturating_sub(view.in_use() - renewable);

@@ -14,6 +14,7 @@ use crate::algorithm::scheme::{Level, Moment, Scheme};
 use crate::decision::Decision;
 use crate::effect::{Effect, Write};
 use crate::limiter::Limiter;
+use crate::limiters::{Limiters, Taken, Told};
 use crate::numbers::MAX_TIME_MS;
 use crate::packed::PackedNumbers;
 use crate::part::Verdict;
@@ -21,76 +22,62 @@ use crate::rule::Rule;
 use crate::terms::{Ask, Terms};
 use crate::ttl;
 
-/// A limiter of a call, and what is asked of it.
-#[derive(Debug)]
-pub struct Asked<'a> {
-    /// The limiter.
-    pub limiter: &'a mut Limiter,
-    /// What is asked.
-    pub ask: &'a Ask,
-}
-
-/// A limiter that one permit was taken from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
-    /// Where the TTL must move to, in ms of epoch time; `None` when it reaches far enough.
-    pub expire_at_ms: Option<i64>,
-}
-
-/// Decides a plain call over at least one limiter, and takes what it grants. Returns the decision and
-/// what the binding limiter answers; `None`, and nothing is changed, when the call is not plain.
-///
-/// `told` hears of each limiter that a permit was taken from, in their order, or else of each that
-/// denies. What it hears counts only if there is a decision.
-#[inline]
-pub fn decide(
-    asked: &mut [Asked<'_>],
+/// Decides a plain call, and takes what it grants. Returns the decision and the answer of the binding
+/// limiter; `None`, and nothing is changed, when the call is not plain.
+#[inline(always)]
+pub(crate) fn decide<L: Limiters>(
+    limiters: &mut L,
     terms: &Terms<'_>,
-    told: &mut impl FnMut(usize, Option<Taken>),
+    told: &mut impl Told,
 ) -> Option<(Decision, Verdict)> {
     if !terms.is_plain() {
         return None;
     }
+    let count = limiters.count();
     let mut verdict = Verdict::default();
     // A single limiter finds out by taking whether it has room.
-    if asked.len() > 1 {
+    if count > 1 {
         let mut longest: Option<(usize, Verdict)> = None;
         let mut any_grows = false;
-        for (index, Asked { limiter, ask }) in asked.iter_mut().enumerate() {
+        for place in 0..count {
+            let (limiter, ask) = limiters.asked(place)?;
             match look(limiter, ask, terms, &mut verdict)? {
                 Outcome::Room(grows) => any_grows |= grows,
                 Outcome::Full => {
-                    told(index, None);
+                    told.denied_by(place);
                     let waits = verdict.retry_after_ms;
                     if longest.is_none_or(|(_, longest)| waits > longest.retry_after_ms) {
-                        longest = Some((index, verdict));
+                        longest = Some((place, verdict));
                     }
                 }
             }
         }
-        if let Some((index, verdict)) = longest {
-            return Some(denied(index, verdict));
+        if let Some((place, verdict)) = longest {
+            return Some(denied(place, verdict));
         }
         if any_grows {
             return None;
         }
     }
     let mut fewest: Option<(usize, Verdict)> = None;
-    for (index, Asked { limiter, ask }) in asked.iter_mut().enumerate() {
-        match take(limiter, ask, terms, &mut verdict) {
-            Some(Outcome::Room(taken)) => told(index, Some(taken)),
+    for place in 0..count {
+        let taken = limiters
+            .asked(place)
+            .and_then(|(limiter, ask)| take(limiter, ask, terms, &mut verdict));
+        match taken {
+            Some(Outcome::Room(taken)) => limiters.taken(place, taken),
             Some(Outcome::Full) => {
-                debug_assert!(index == 0, "looked at before");
-                told(index, None);
-                return Some(denied(index, verdict));
+                debug_assert!(place == 0, "looked at before");
+                told.denied_by(place);
+                return Some(denied(place, verdict));
             }
             None => {
-                debug_assert!(index == 0, "looked at before");
+                debug_assert!(place == 0, "looked at before");
                 return None;
             }
         }
         if fewest.is_none_or(|(_, fewest)| verdict.remaining < fewest.remaining) {
-            fewest = Some((index, verdict));
+            fewest = Some((place, verdict));
         }
     }
     let (binding, verdict) = fewest?;

@@ -1,9 +1,12 @@
 //! What users are promised, checked from the outside: by the clock and by lists of what was granted, never by
 //! looking into a limiter.
 
+use std::slice;
+
 use proptest::prelude::*;
 use rl_core::algorithm::State;
-use rl_core::decision::{Ask, Part, Terms, Verdict, decide};
+use rl_core::decision::{Ask, Terms, Verdict};
+use rl_core::in_memory::{InMemory, acquire_one, peek_one};
 use rl_core::limiter::Limiter;
 use rl_core::manage::refund;
 use rl_core::rule::{Algorithm, Rule, Shape};
@@ -43,23 +46,12 @@ fn at(now_ms: i64) -> Terms<'static> {
 
 /// Asks without taking.
 fn peek(limiter: &Option<Limiter>, ask: Ask, terms: &Terms<'_>) -> Verdict {
-    let mut parts = [Part::new(limiter.as_ref(), &ask)];
-    decide(&mut parts, terms);
-    *parts[0].verdict()
+    peek_one(limiter, &ask, terms).1
 }
 
 /// Asks and takes, as a command does.
 fn acquire(limiter: &mut Option<Limiter>, ask: Ask, terms: &Terms<'_>) -> Verdict {
-    if let Some((pulled, _)) = limiter.as_ref().and_then(|l| l.pull_back(terms.now_ms)) {
-        *limiter = Some(pulled);
-    }
-    let mut parts = [Part::new(limiter.as_ref(), &ask)];
-    decide(&mut parts, terms);
-    let (verdict, effect) = (*parts[0].verdict(), parts[0].effect());
-    if let Some(effect) = effect {
-        limiter.get_or_insert_default().apply(&effect);
-    }
-    verdict
+    acquire_one(limiter, &ask, terms).1
 }
 
 /// What RL.REFUND does.
@@ -174,10 +166,9 @@ proptest! {
         let now_ms = states.iter().map(|(_, now_ms)| *now_ms).max().unwrap();
         let asks: Vec<_> = rules.iter().map(|(rule, cost, _)| ask(*rule, *cost)).collect();
         let decide_at = |now_ms| {
-            let parts = states.iter().zip(&asks);
-            let mut parts: Vec<_> =
-                parts.map(|((limiter, _), ask)| Part::new(limiter.as_ref(), ask)).collect();
-            decide(&mut parts, &Terms { resolution: 16, ..at(now_ms) })
+            let mut limiters: Vec<_> = states.iter().map(|(limiter, _)| limiter.clone()).collect();
+            let terms = Terms { resolution: 16, ..at(now_ms) };
+            InMemory::new(&mut limiters, &asks, now_ms).acquire(&terms, &mut ()).0
         };
         let decision = decide_at(now_ms);
         if decision.granted == 0 && decision.retry_after_ms > 0 {
@@ -193,11 +184,13 @@ proptest! {
         let five = rule(algorithm, window_ms, 5);
         let (limiter, now_ms) = after([five; 2], &calls, 16);
         let ask = ask(five, 1000);
-        let mut parts = [Part::new(limiter.as_ref(), &ask)];
         let terms = Terms { resolution: 16, ..at(now_ms) };
-        prop_assert_eq!(decide(&mut parts, &terms).granted, 0);
-        prop_assert_eq!(parts[0].effect(), None);
-        prop_assert_eq!(parts[0].verdict().retry_after_ms, -1);
+        let mut limiters = [limiter];
+        let mut call = InMemory::new(&mut limiters, slice::from_ref(&ask), now_ms).recorded();
+        let (decision, verdict) = call.acquire(&terms, &mut ());
+        prop_assert_eq!(decision.granted, 0);
+        prop_assert_eq!(call.into_effects(), []);
+        prop_assert_eq!(verdict.retry_after_ms, -1);
     }
 
     #[test]

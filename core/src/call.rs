@@ -1,0 +1,108 @@
+//! A whole call: over all its limiters, or over none.
+//!
+//! [`acquire`] is the way in which the module, the simulator, the benchmarks and the tests make a call.
+//! They differ in where their limiters are ([`Limiters`]) and in what they want to know ([`Told`]).
+
+use std::fmt;
+
+use smallvec::SmallVec;
+
+use crate::corrections::Corrections;
+use crate::decision::{Decision, decide};
+use crate::effect::Effect;
+use crate::limiters::{FEW, Limiters, Told};
+use crate::part::{Part, Verdict};
+use crate::plain;
+use crate::terms::Terms;
+
+/// The call needs more memory than there is. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoMemory;
+
+impl std::error::Error for NoMemory {}
+
+impl fmt::Display for NoMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no memory for another permit")
+    }
+}
+
+/// Decides a call and takes what it grants. Returns the decision and the answer of the binding limiter.
+///
+/// # Errors
+/// The call needs memory, and there is none.
+#[inline(always)]
+pub fn acquire<L: Limiters>(
+    limiters: &mut L,
+    terms: &Terms<'_>,
+    told: &mut impl Told,
+) -> Result<(Decision, Verdict), NoMemory> {
+    let corrections = Corrections::of(limiters.count(), terms.now_ms, |place| limiters.get(place));
+    if corrections.is_empty()
+        && !told.wants_answers()
+        && let Some(decided) = plain::decide(limiters, terms, told)
+    {
+        return Ok(decided);
+    }
+    acquire_in_full(limiters, corrections, terms, told)
+}
+
+/// Apart, since it takes much of the stack.
+#[inline(never)]
+fn acquire_in_full<L: Limiters>(
+    limiters: &mut L,
+    corrections: Corrections,
+    terms: &Terms<'_>,
+    told: &mut impl Told,
+) -> Result<(Decision, Verdict), NoMemory> {
+    let mut parts = Parts::new();
+    fill(&mut parts, limiters, &corrections);
+    let decision = decide(&mut parts, terms);
+    let verdict = verdict_of(&decision, &parts);
+    let mut effects = SmallVec::<[(usize, Effect); FEW]>::new();
+    let mut grows = false;
+    for (place, part) in parts.iter().enumerate() {
+        if let Some(effect) = part.effect() {
+            grows |= part.grows(&effect);
+            effects.push((place, effect));
+        }
+    }
+    if grows && !limiters.may_grow() {
+        return Err(NoMemory);
+    }
+    told.decided(&decision, &parts);
+    drop(parts);
+    corrections.effects().for_each(|(place, effect)| limiters.apply(place, effect));
+    effects.iter().for_each(|(place, effect)| limiters.apply(*place, effect));
+    Ok((decision, verdict))
+}
+
+/// Decides a call as [`acquire`] would, and changes nothing.
+#[inline(never)]
+pub fn peek<L: Limiters>(
+    limiters: &L,
+    terms: &Terms<'_>,
+    told: &mut impl Told,
+) -> (Decision, Verdict) {
+    let corrections = Corrections::of(limiters.count(), terms.now_ms, |place| limiters.get(place));
+    let mut parts = Parts::new();
+    fill(&mut parts, limiters, &corrections);
+    let decision = decide(&mut parts, terms);
+    told.decided(&decision, &parts);
+    (decision, verdict_of(&decision, &parts))
+}
+
+type Parts<'a> = SmallVec<[Part<'a>; FEW]>;
+
+/// In place: they are two kilobytes, and would be copied.
+fn fill<'a, L: Limiters>(parts: &mut Parts<'a>, limiters: &'a L, corrections: &'a Corrections) {
+    for place in 0..limiters.count() {
+        if let Some(ask) = limiters.ask(place) {
+            parts.push(Part::new(corrections.or(place, limiters.get(place)), ask));
+        }
+    }
+}
+
+fn verdict_of(decision: &Decision, parts: &[Part<'_>]) -> Verdict {
+    parts.get(decision.binding).map(|part| *part.verdict()).unwrap_or_default()
+}
