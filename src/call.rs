@@ -10,12 +10,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use libc::c_int;
-use redis_module::{Context, RedisLockIndicator, RedisValue, raw};
+use redis_module::{Context, RedisValue, raw};
 use rl_core::grammar::Arguments;
 use rl_core::grammar::error::RequestError;
 use rl_core::policy::MOST_TEMPORARY;
 use smallvec::SmallVec;
 
+use crate::api::{MainThread, api, clock_ms};
 use crate::keys::{Access, Key};
 use crate::{log, metrics};
 
@@ -88,49 +89,8 @@ pub struct Call {
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
     argc: usize,
+    main: MainThread,
 }
-
-/// Proof that the code runs on the server's main thread, or in a child that was forked from it.
-/// What the module keeps beside the keys is guarded by it.
-pub struct MainThread(());
-
-// SAFETY: made only where the server's lock is held.
-unsafe impl RedisLockIndicator for MainThread {}
-
-impl MainThread {
-    /// For a callback that the server calls on its main thread.
-    pub fn in_callback() -> MainThread {
-        MainThread(())
-    }
-}
-
-/// The server's clock, in ms of epoch time.
-pub fn clock_ms() -> i64 {
-    // SAFETY: plain getters; the first is missing from servers before 7.2.
-    unsafe {
-        match raw::RedisModule_CachedMicroseconds {
-            // Frozen for the whole of a transaction or a script, as the expiry of keys is.
-            Some(cached) => cached() / 1000,
-            None => api!(RedisModule_Milliseconds)(),
-        }
-    }
-}
-
-/// The clock as it runs on, for timers: the other one may stand still in a callback.
-pub fn live_clock_ms() -> i64 {
-    // SAFETY: a plain getter.
-    unsafe { api!(RedisModule_Milliseconds)() }
-}
-
-/// A function of the module API that every supported server has. To be used in an `unsafe` block:
-/// the table of the API is filled before any of our code runs and only read from then on, and the
-/// caller answers for the function's own conditions.
-macro_rules! api {
-    ($name:ident) => {
-        redis_module::raw::$name.expect(concat!(stringify!($name), " is in Redis 7.0"))
-    };
-}
-pub(crate) use api;
 
 /// The arguments without the command's name.
 impl Arguments for Call {
@@ -155,13 +115,16 @@ impl Call {
     /// A call of a command that a callback gets as its client sent it.
     ///
     /// # Safety
-    /// The context is that of the running callback, and the arguments live as long as the call.
+    /// The server runs the callback whose context this is, on its main thread, and the arguments live
+    /// as long as the call.
     pub unsafe fn new(
         ctx: *mut raw::RedisModuleCtx,
         argv: *mut *mut raw::RedisModuleString,
         argc: c_int,
     ) -> Call {
-        Call { ctx, argv, argc: argc as usize }
+        // SAFETY: the caller answers for it.
+        let main = unsafe { MainThread::in_callback() };
+        Call { ctx, argv, argc: argc as usize, main }
     }
 
     /// The server's context of the call.
@@ -204,7 +167,7 @@ impl Call {
 
     /// Proof that this is the server's main thread: commands run nowhere else.
     pub fn main_thread(&self) -> &MainThread {
-        &MainThread(())
+        &self.main
     }
 
     /// Opens the key at an index of the arguments.
@@ -405,7 +368,8 @@ pub extern "C" fn entry<C: Command>(
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    let call = Call { ctx, argv, argc: argc as usize };
+    // SAFETY: the server calls this for a command, on its main thread, with its arguments.
+    let call = unsafe { Call::new(ctx, argv, argc) };
     match catch_unwind(AssertUnwindSafe(|| C::run(&call))) {
         Ok(Ok(())) => {}
         Ok(Err(failure)) => {

@@ -8,7 +8,8 @@ use redis_module::raw;
 use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
 
-use crate::call::{Failure, api};
+use crate::api::api;
+use crate::call::Failure;
 use crate::{limiter_type, metrics};
 
 /// What a key is opened for.

@@ -10,6 +10,7 @@
 //! | [`limiter_type`] | the native data type: how a limiter is saved, loaded, copied and freed |
 //! | [`limiters`] | the limiters of one call: opened together, written together |
 //! | [`keys`] | a key opened by a call, and what a call writes to it |
+//! | [`api`] | functions and clocks of the server, and the proof of its main thread |
 //! | [`call`] | one invocation of a command: arguments, clock, reply, replication |
 //! | [`propagation`] | whether effects reach a replica or the AOF |
 //! | [`remembered`] | rules that were parsed before |
@@ -21,6 +22,7 @@
 //! The limiter itself is in `rl_core`, which knows nothing of Redis and has no `unsafe`. Here most of
 //! it is in `call`, `keys` and `limiter_type`; the rest are callbacks and registrations.
 
+mod api;
 mod call;
 mod commands;
 mod config;

@@ -15,7 +15,7 @@ use rl_core::codec;
 use rl_core::concurrency::Leases;
 use rl_core::limiter::{Limiter, State};
 
-use crate::call::api;
+use crate::api::api;
 use crate::{log, metrics, policies, waiting};
 
 /// Nine characters, as the server wants it.
@@ -73,6 +73,7 @@ fn guarded<T>(fallback: T, callback: impl FnOnce() -> T) -> T {
 /// # Safety
 /// `value` is a limiter that was boxed here or in `keys`, and is not in use elsewhere.
 unsafe fn limiter<'a>(value: *const c_void) -> &'a Limiter {
+    // SAFETY: the caller answers for it.
     unsafe { &*value.cast::<Limiter>() }
 }
 
@@ -81,6 +82,7 @@ unsafe fn limiter<'a>(value: *const c_void) -> &'a Limiter {
 /// # Safety
 /// As [`limiter`].
 unsafe fn encoded(value: *const c_void) -> Vec<u8> {
+    // SAFETY: the caller answers for it.
     let limiter = unsafe { limiter(value) };
     // The stored form is the smaller one.
     let mut bytes = Vec::with_capacity(size_of::<Limiter>() + limiter.heap_bytes());
@@ -238,7 +240,11 @@ extern "C" fn defrag(
 
 /// Moves what holds leases, from where the last call had to stop. False when it has to stop again. The
 /// index of their names stays where it is: the standard library owns it.
+///
+/// # Safety
+/// The context is that of the defragmentation that is going on.
 unsafe fn move_leases(ctx: *mut raw::RedisModuleDefragCtx, leases: &mut Leases) -> bool {
+    // SAFETY: the context is the caller's; the parts are allocations that `leases` owns.
     unsafe {
         // It stays 0 where the server lets nobody stop.
         let mut done: c_ulong = 0;
@@ -256,16 +262,27 @@ unsafe fn move_leases(ctx: *mut raw::RedisModuleDefragCtx, leases: &mut Leases) 
     }
 }
 
-/// Where an allocation was moved to, `None` when it stays.
+/// Where an allocation was moved to, `None` when it stays. One that was moved is gone where it was.
+///
+/// # Safety
+/// The context is that of the defragmentation that is going on, the allocation is one of the server's
+/// allocator, and the caller replaces every pointer to it.
 unsafe fn moved(
     ctx: *mut raw::RedisModuleDefragCtx,
     allocation: *mut c_void,
 ) -> Option<*mut c_void> {
+    // SAFETY: the caller answers for it.
     let moved = unsafe { api!(RedisModule_DefragAlloc)(ctx, allocation) };
     (!moved.is_null()).then_some(moved)
 }
 
+/// Moves a box.
+///
+/// # Safety
+/// The context is that of the defragmentation that is going on.
 unsafe fn move_box<T>(ctx: *mut raw::RedisModuleDefragCtx, boxed: &mut Box<T>) {
+    // SAFETY: the allocation is the box's own, which is overwritten without being dropped: what it
+    // pointed to is not there any more.
     unsafe {
         let allocation: *mut T = &mut **boxed;
         if let Some(moved) = moved(ctx, allocation.cast()) {
@@ -274,11 +291,16 @@ unsafe fn move_box<T>(ctx: *mut raw::RedisModuleDefragCtx, boxed: &mut Box<T>) {
     }
 }
 
+/// Moves bytes.
+///
+/// # Safety
+/// The context is that of the defragmentation that is going on.
 unsafe fn move_bytes(ctx: *mut raw::RedisModuleDefragCtx, bytes: &mut Box<[u8]>) {
     let len = bytes.len();
     if len == 0 {
         return;
     }
+    // SAFETY: as in `move_box`. Empty slices, which were left out, have no allocation.
     unsafe {
         if let Some(moved) = moved(ctx, bytes.as_mut_ptr().cast()) {
             let moved = ptr::slice_from_raw_parts_mut(moved.cast(), len);

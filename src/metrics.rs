@@ -16,7 +16,7 @@ use rl_core::decision::Slot;
 use rl_core::grammar::{Named, rule_of};
 use rl_core::rule::Algorithm;
 
-use crate::call::{MainThread, api, clock_ms};
+use crate::api::{MainThread, api, clock_ms};
 use crate::{config, policies, propagation, remembered, top, waiting};
 
 /// A counter that one thread counts up.
@@ -255,7 +255,8 @@ fn fill(section: &Section, for_crash_report: bool) {
 
 /// The fields whose state only the main thread may look at.
 fn guarded_fields(section: &Section) {
-    let main = MainThread::in_callback();
+    // SAFETY: outside a crash report, only `INFO` on the main thread comes here.
+    let main = unsafe { MainThread::in_callback() };
     let now_ms = clock_ms();
     policies::with(&main, |policies| {
         section.number("policies", policies.count(now_ms) as u64);

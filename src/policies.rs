@@ -15,12 +15,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use lazy_static::lazy_static;
 use libc::{c_int, c_void};
 use redis_module::server_events::LoadingSubevent;
-use redis_module::{Context, RedisGILGuard, raw};
+use redis_module::{Context, RedisGILGuard, RedisLockIndicator, raw};
 use redis_module_macros::{cron_event_handler, loading_event_handler};
 use rl_core::grammar::Named;
 use rl_core::policy::{Applied, Policies, encode};
 
-use crate::call::{MainThread, api, clock_ms};
+use crate::api::{MainThread, api, clock_ms};
 use crate::{log, metrics, waiting};
 
 /// How many policies a tick forgets: some 0.5 ms.
@@ -33,8 +33,8 @@ lazy_static! {
 }
 
 /// Looks at the policies, or changes them.
-pub fn with<T>(main: &MainThread, look: impl FnOnce(&mut Policies) -> T) -> T {
-    look(&mut POLICIES.lock(main))
+pub fn with<T>(lock: &impl RedisLockIndicator, look: impl FnOnce(&mut Policies) -> T) -> T {
+    look(&mut POLICIES.lock(lock))
 }
 
 /// Puts the numbers of policies in the place of those that were asked.
@@ -53,13 +53,12 @@ pub fn apply(main: &MainThread, rules: &mut [Named<'_>], now_ms: i64) {
 }
 
 #[loading_event_handler]
-fn on_loading(_: &Context, event: LoadingSubevent) {
-    let main = MainThread::in_callback();
+fn on_loading(ctx: &Context, event: LoadingSubevent) {
     match event {
-        LoadingSubevent::ReplStarted if ASIDE.lock(&main).is_some() => {}
+        LoadingSubevent::ReplStarted if ASIDE.lock(ctx).is_some() => {}
         LoadingSubevent::RdbStarted
         | LoadingSubevent::AofStarted
-        | LoadingSubevent::ReplStarted => *POLICIES.lock(&main) = Policies::default(),
+        | LoadingSubevent::ReplStarted => *POLICIES.lock(ctx) = Policies::default(),
         LoadingSubevent::Ended | LoadingSubevent::Failed => {}
     }
 }
@@ -72,7 +71,8 @@ extern "C" fn on_load_aside(
     event: u64,
     _: *mut c_void,
 ) {
-    let main = MainThread::in_callback();
+    // SAFETY: the server tells of events on its main thread.
+    let main = unsafe { MainThread::in_callback() };
     let mut aside = ASIDE.lock(&main);
     if event == raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_STARTED {
         *aside = Some(Policies::default());
@@ -93,14 +93,13 @@ pub fn subscribe(ctx: &Context) -> bool {
 }
 
 #[cron_event_handler]
-fn on_cron(_: &Context, _: u64) {
-    POLICIES.lock(&MainThread::in_callback()).prune(clock_ms(), A_SLICE);
+fn on_cron(ctx: &Context, _: u64) {
+    POLICIES.lock(ctx).prune(clock_ms(), A_SLICE);
 }
 
-/// All policies in their stored form.
-fn encoded() -> Option<Vec<u8>> {
-    let main = MainThread::in_callback();
-    let policies = POLICIES.lock(&main);
+/// All policies in their stored form, `None` if there are none.
+fn encoded(main: &MainThread) -> Option<Vec<u8>> {
+    let policies = POLICIES.lock(main);
     let mut entries = policies.iter().peekable();
     entries.peek()?;
     Some(encode(entries))
@@ -109,12 +108,16 @@ fn encoded() -> Option<Vec<u8>> {
 /// Saves the policies beside the keys. Servers before 7.2 call this one, and write a header
 /// whatever it writes.
 pub extern "C" fn aux_save_always(io: *mut raw::RedisModuleIO, _: c_int) {
-    save(io, encoded().unwrap_or_default());
+    // SAFETY: the server saves on its main thread, or in a child.
+    let main = unsafe { MainThread::in_callback() };
+    save(io, encoded(&main).unwrap_or_default());
 }
 
 /// Saves the policies, if there are any. Without, the RDB can be loaded without the module.
 pub extern "C" fn aux_save(io: *mut raw::RedisModuleIO, _: c_int) {
-    if let Some(bytes) = encoded() {
+    // SAFETY: as above.
+    let main = unsafe { MainThread::in_callback() };
+    if let Some(bytes) = encoded(&main) {
         save(io, bytes);
     }
 }
@@ -126,6 +129,8 @@ fn save(io: *mut raw::RedisModuleIO, bytes: Vec<u8>) {
 
 /// Loads what one of the above saved.
 pub extern "C" fn aux_load(io: *mut raw::RedisModuleIO, _: c_int, _: c_int) -> c_int {
+    // SAFETY: the server loads on its main thread.
+    let main = unsafe { MainThread::in_callback() };
     let load = || {
         let mut len = 0;
         // SAFETY: `io` is the load that is going on. The buffer is null after an I/O error, else
@@ -135,7 +140,7 @@ pub extern "C" fn aux_load(io: *mut raw::RedisModuleIO, _: c_int, _: c_int) -> c
             if buffer.is_null() {
                 return Err("the data ended early".to_string());
             }
-            let merged = merge(std::slice::from_raw_parts(buffer.cast(), len));
+            let merged = merge(&main, std::slice::from_raw_parts(buffer.cast(), len));
             api!(RedisModule_Free)(buffer.cast());
             merged
         }
@@ -150,9 +155,8 @@ pub extern "C" fn aux_load(io: *mut raw::RedisModuleIO, _: c_int, _: c_int) -> c
     }
 }
 
-fn merge(bytes: &[u8]) -> Result<(), String> {
-    let main = MainThread::in_callback();
-    let (mut policies, mut aside) = (POLICIES.lock(&main), ASIDE.lock(&main));
+fn merge(main: &MainThread, bytes: &[u8]) -> Result<(), String> {
+    let (mut policies, mut aside) = (POLICIES.lock(main), ASIDE.lock(main));
     match bytes {
         [] => Ok(()),
         bytes => {

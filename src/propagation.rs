@@ -29,7 +29,7 @@ use redis_module::server_events::ServerRole;
 use redis_module::{Context, raw};
 use redis_module_macros::{cron_event_handler, role_changed_event_handler};
 
-use crate::call::{api, live_clock_ms};
+use crate::api::{api, live_clock_ms};
 
 /// How often the server is looked at: it takes 10 µs.
 const LOOK_EVERY_MS: i64 = 1000;

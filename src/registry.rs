@@ -8,7 +8,8 @@ use std::ptr;
 use libc::{c_char, c_int};
 use redis_module::{Context, Status, raw};
 
-use crate::call::{self, Command, api};
+use crate::api::api;
+use crate::call::{self, Command};
 use crate::commands::acquire::{Acquire, AcquireX, Peek};
 use crate::commands::effect::ApplyEffect;
 use crate::commands::info::Info;
@@ -224,13 +225,19 @@ impl Args {
     }
 }
 
-/// A C struct of pointers and numbers with nothing filled in.
-trait Zeroable {}
-impl Zeroable for raw::RedisModuleCommandArg {}
-impl Zeroable for raw::RedisModuleCommandKeySpec {}
-impl Zeroable for raw::RedisModuleCommandInfo {}
+/// A C struct that can be empty.
+///
+/// # Safety
+/// Zeroes are a value of each of its fields.
+unsafe trait Zeroable {}
+// SAFETY: pointers that may be null, and numbers.
+unsafe impl Zeroable for raw::RedisModuleCommandArg {}
+// SAFETY: as above, and unions of such.
+unsafe impl Zeroable for raw::RedisModuleCommandKeySpec {}
+// SAFETY: as above.
+unsafe impl Zeroable for raw::RedisModuleCommandInfo {}
 
 fn zeroed<T: Zeroable>() -> T {
-    // SAFETY: all-zero bytes are null pointers and zeroes, which these structs allow everywhere.
+    // SAFETY: that is what `Zeroable` promises.
     unsafe { std::mem::zeroed() }
 }

@@ -7,7 +7,7 @@ use redis_module::RedisGILGuard;
 use rl_core::grammar::remembered::{Remembered, Table};
 use rl_core::grammar::rules::Form;
 
-use crate::call::MainThread;
+use crate::api::MainThread;
 
 /// Strings that an application repeats are few: one for each endpoint, mostly.
 const PLACES: usize = 256;

@@ -11,7 +11,8 @@ use std::io;
 use redis_module::raw;
 
 use super::seats::Seat;
-use crate::call::{Call, Failure, api};
+use crate::api::api;
+use crate::call::{Call, Failure};
 use crate::commands::acquire::Reply;
 
 /// What a client is answered.
@@ -133,6 +134,8 @@ fn internal_error() -> Said {
 /// # Safety
 /// The reply is alive, or null.
 unsafe fn read_reply(reply: *mut raw::RedisModuleCallReply) -> Option<Said> {
+    // SAFETY: the reply is alive as long as the caller leaves it, and what it is made of as long as it
+    // is; the server answers null for elements that are not there, and 0 for what is no integer.
     unsafe {
         let integers = |array: *mut raw::RedisModuleCallReply| {
             let len = api!(RedisModule_CallReplyLength)(array);

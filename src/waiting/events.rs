@@ -6,7 +6,7 @@ use redis_module::{Context, raw};
 use redis_module_macros::{config_changed_event_handler, cron_event_handler, flush_event_handler};
 
 use super::{all_changed, clock_us, service, waiters, with};
-use crate::call::{api, live_clock_ms};
+use crate::api::{api, live_clock_ms};
 
 /// The directives that a decision depends on.
 const DIRECTIVES: [&str; 3] = ["rl.enforce", "rl.sliding-resolution", "rl.slot-validation"];

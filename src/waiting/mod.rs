@@ -28,7 +28,8 @@ use rl_core::grammar::{Arguments, Named, Request};
 use rl_core::queue::{Queue, Ticket};
 use smallvec::SmallVec;
 
-use crate::call::{Call, MainThread};
+use crate::api::MainThread;
+use crate::call::Call;
 use crate::config;
 use crate::limiters::Limiters;
 
@@ -82,7 +83,9 @@ static WAITERS: AtomicUsize = AtomicUsize::new(0);
 /// Looks at the state. Nothing that can call back into this module may run inside: opening a key may
 /// let it expire.
 fn with<T>(look: impl FnOnce(&mut Waiting) -> T) -> T {
-    look(&mut WAITING.lock(&MainThread::in_callback()))
+    // SAFETY: all that calls this are commands and callbacks, which run on the main thread.
+    let main = unsafe { MainThread::in_callback() };
+    look(&mut WAITING.lock(&main))
 }
 
 /// How many clients wait.

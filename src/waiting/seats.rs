@@ -19,7 +19,8 @@ use rl_core::slot::{name_in, slot};
 use super::attempt::Said;
 use super::look::{Wish, denial};
 use super::{leave, service, with};
-use crate::call::{Call, api, clock_ms};
+use crate::api::{api, clock_ms};
+use crate::call::Call;
 
 /// A client that waits.
 pub struct Seat {

@@ -13,7 +13,7 @@ use super::attempt::{Outcome, Said, correct, make};
 use super::look::{Look, Seen, SeenKey, at_all, at_one, denial};
 use super::seats::Seat;
 use super::{clock_us, in_ms, leave, with};
-use crate::call::{api, clock_ms};
+use crate::api::{api, clock_ms};
 
 /// How long a slice lasts; then the others of the server have their turn. The last thing in it can
 /// take longer, since a call can have a thousand keys.
