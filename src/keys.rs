@@ -9,7 +9,8 @@ use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
 
 use crate::api::api;
-use crate::call::Failure;
+use crate::call::Call;
+use crate::failure::Failure;
 use crate::{limiter_type, metrics};
 
 /// What a key is opened for.
@@ -48,18 +49,13 @@ pub struct Key<'call> {
 }
 
 impl<'call> Key<'call> {
-    /// Opens `name`, which need not exist. Opening creates nothing.
+    /// Opens the key that an argument is, by its index. It need not exist, and opening creates
+    /// nothing.
     ///
     /// # Errors
     /// The key holds something else than a limiter.
-    ///
-    /// # Safety
-    /// Context and name belong to the running command, and the key is closed before it returns.
-    pub unsafe fn open(
-        ctx: *mut raw::RedisModuleCtx,
-        name: *mut raw::RedisModuleString,
-        access: Access,
-    ) -> Result<Key<'call>, Failure> {
+    pub fn open(call: &'call Call, index: usize, access: Access) -> Result<Key<'call>, Failure> {
+        let (ctx, name) = (call.context(), call.string(index));
         let mode = match access {
             Access::Read => raw::REDISMODULE_READ,
             Access::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,

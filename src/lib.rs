@@ -11,8 +11,11 @@
 //! | [`limiters`] | the limiters of one call: opened together, written together |
 //! | [`keys`] | a key opened by a call, and what a call writes to it |
 //! | [`api`] | functions and clocks of the server, and the proof of its main thread |
-//! | [`call`] | one invocation of a command: arguments, clock, reply, replication |
-//! | [`propagation`] | whether effects reach a replica or the AOF |
+//! | [`command`] | a command, and the guard between it and the server |
+//! | [`call`] | what a command knows of its call: arguments, moment, origin |
+//! | [`reply`], [`failure`] | how a call is answered, and why it fails |
+//! | [`propagation`] | what a call changed, sent to the replicas and the AOF |
+//! | [`listener`] | whether anyone listens to that |
 //! | [`remembered`] | rules that were parsed before |
 //! | [`waiting`] | clients that wait in the server for permits |
 //! | [`config`] | the configuration |
@@ -24,17 +27,21 @@
 
 mod api;
 mod call;
+mod command;
 mod commands;
 mod config;
+mod failure;
 mod keys;
 mod limiter_type;
 mod limiters;
+mod listener;
 mod log;
 mod metrics;
 mod policies;
 mod propagation;
 mod registry;
 mod remembered;
+mod reply;
 mod table;
 mod top;
 mod waiting;

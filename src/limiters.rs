@@ -12,9 +12,11 @@ use rl_core::plain::{self, Asked, Taken};
 use rl_core::slot::slot;
 use smallvec::SmallVec;
 
-use crate::call::{Call, Effects, Failure};
+use crate::call::Call;
+use crate::failure::Failure;
 use crate::keys::{Access, Key};
-use crate::{config, propagation, waiting};
+use crate::propagation::Effects;
+use crate::{config, listener, propagation, waiting};
 
 /// Up to so many keys a call allocates nothing.
 pub const FEW: usize = 8;
@@ -59,7 +61,7 @@ impl<'call> Limiters<'call> {
     pub fn open(&mut self, count: usize, access: Access, now_ms: i64) -> Result<(), Failure> {
         check_slots(self.call, count)?;
         for index in 0..count {
-            self.keys.push(self.call.open(index, access)?);
+            self.keys.push(Key::open(self.call, index, access)?);
         }
         // Only now, so that the processor waits for the memory of all limiters at once.
         for (index, key) in self.keys.iter().enumerate() {
@@ -112,9 +114,9 @@ impl<'call> Limiters<'call> {
                 key.changed(one.expire_at_ms);
                 wake(self.call, index, false);
             }
-            match propagation::has_listener() {
+            match listener::is_heard() {
                 true => self.propagate_plain(&taken, rules, terms.now_ms),
-                false => propagation::count_change(self.call.context()),
+                false => propagation::count_change(self.call),
             }
         }
         Some(Plain { decision, verdict, denying })
@@ -152,8 +154,8 @@ impl<'call> Limiters<'call> {
 
     /// Sends effects on, that many, as one command in the order in which they were applied.
     fn propagate(&self, count: usize, effects: impl Iterator<Item = (usize, impl Borrow<Effect>)>) {
-        if !propagation::has_listener() {
-            return propagation::count_change(self.call.context());
+        if !listener::is_heard() {
+            return propagation::count_change(self.call);
         }
         let mut blob = Blob::new();
         // Most calls have one: cheaper than a list.
@@ -163,11 +165,11 @@ impl<'call> Limiters<'call> {
             codec::encode_effect(effect.borrow(), &mut blob);
             match &mut several {
                 Some(several) => several.push(key, blob.bytes()),
-                None => self.call.replicate(key, blob.bytes()),
+                None => propagation::send_effect(self.call, key, blob.bytes()),
             }
         }
         if let Some(several) = several {
-            several.replicate();
+            several.send();
         }
     }
 }

@@ -17,7 +17,7 @@ use rl_core::grammar::{Named, rule_of};
 use rl_core::rule::Algorithm;
 
 use crate::api::{MainThread, api, clock_ms};
-use crate::{config, policies, propagation, remembered, top, waiting};
+use crate::{config, listener, policies, remembered, top, waiting};
 
 /// A counter that one thread counts up.
 struct Counter(AtomicU64);
@@ -239,7 +239,7 @@ fn fill(section: &Section, for_crash_report: bool) {
     section.text("version", env!("CARGO_PKG_VERSION"));
     CALLS.fields().iter().for_each(|(field, value)| section.number(field, *value));
     section.number("errors", ERRORS.get());
-    section.number("propagates", u64::from(propagation::has_listener()));
+    section.number("propagates", u64::from(listener::is_heard()));
     section.number("limiters", LIMITERS.load(Ordering::Relaxed).max(0) as u64);
     for (algorithm, outcomes) in ALGORITHMS.iter().zip(&BY_ALGORITHM) {
         section.outcomes(&format!("algo_{}", algorithm.name()), outcomes);

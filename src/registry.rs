@@ -9,7 +9,7 @@ use libc::{c_char, c_int};
 use redis_module::{Context, Status, raw};
 
 use crate::api::api;
-use crate::call::{self, Command};
+use crate::command::{Command, guarded};
 use crate::commands::acquire::{Acquire, AcquireX, Peek};
 use crate::commands::effect::ApplyEffect;
 use crate::commands::info::Info;
@@ -17,7 +17,7 @@ use crate::commands::manage::{Block, Exempt, Refund, Release};
 use crate::commands::policy::{self, ApplyPolicy, TopKeys};
 use crate::commands::throttle::Throttle;
 use crate::table::{self, Arg, Docs, Entry, Keys, Kind};
-use crate::{config, limiter_type, policies, propagation, waiting};
+use crate::{config, limiter_type, listener, policies, waiting};
 
 /// The first release with the commands of this version.
 const SINCE: &CStr = c"0.1.0";
@@ -46,7 +46,7 @@ pub fn register(ctx: &Context) -> Result<(), String> {
     set_options(ctx);
     limiter_type::register(ctx.ctx)?;
     waiting::subscribe(ctx.ctx)?;
-    propagation::subscribe(ctx);
+    listener::subscribe(ctx);
     command::<Acquire>(ctx, &table::ACQUIRE)?;
     command::<AcquireX>(ctx, &table::ACQUIREX)?;
     command::<Peek>(ctx, &table::PEEK)?;
@@ -75,7 +75,7 @@ pub fn register(ctx: &Context) -> Result<(), String> {
 type Run = raw::RedisModuleCmdFunc;
 
 fn command<C: Command>(ctx: &Context, entry: &Entry) -> Result<(), String> {
-    create(ctx, entry, Some(call::entry::<C>))?;
+    create(ctx, entry, Some(guarded::<C>))?;
     describe(ctx, entry, entry.name)
 }
 
@@ -90,7 +90,7 @@ fn create(ctx: &Context, entry: &Entry, run: Run) -> Result<(), String> {
 
 fn subcommand<C: Command>(ctx: &Context, parent: &Entry, entry: &Entry) -> Result<(), String> {
     let (name, flags) = (entry.name.as_ptr(), entry.flags.as_ptr());
-    let run: Run = Some(call::entry::<C>);
+    let run: Run = Some(guarded::<C>);
     // SAFETY: `ctx` is the context of the load; the server copies the strings.
     let created = unsafe {
         let parent = api!(RedisModule_GetCommand)(ctx.ctx, parent.name.as_ptr());

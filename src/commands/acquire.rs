@@ -7,8 +7,10 @@ use rl_core::grammar::rules::{Form, keys_and_rules, parse_rules};
 use rl_core::grammar::{Named, Request, rule_of};
 use smallvec::SmallVec;
 
-use crate::call::{Call, Command, Failure};
+use crate::call::Call;
+use crate::command::Command;
 use crate::config;
+use crate::failure::Failure;
 use crate::keys::Access;
 use crate::limiters::{Changes, FEW, Limiters, Plain};
 use crate::metrics::Outcome;

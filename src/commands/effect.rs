@@ -8,9 +8,11 @@ use rl_core::codec::{Payload, decode_payload};
 use rl_core::grammar::Arguments;
 use rl_core::grammar::error::Shown;
 
-use crate::call::{Call, Command, Failure, Origin};
-use crate::keys::Access;
-use crate::log;
+use crate::call::{Call, Origin};
+use crate::command::Command;
+use crate::failure::Failure;
+use crate::keys::{Access, Key};
+use crate::{log, propagation};
 
 /// See the file's head.
 pub struct ApplyEffect;
@@ -29,7 +31,7 @@ impl Command for ApplyEffect {
         }
         // To this replica's own AOF.
         if origin == Origin::Primary {
-            call.replicate_verbatim();
+            propagation::send_verbatim(call);
         }
         call.reply_ok();
         Ok(())
@@ -39,7 +41,7 @@ impl Command for ApplyEffect {
 /// Applies the blob after the key at an index.
 fn apply(call: &Call, at: usize) -> Result<(), String> {
     let payload = decode_payload(call.get(at + 1)).map_err(|error| error.to_string())?;
-    let mut key = call.open(at, Access::Write).map_err(|failure| failure.to_string())?;
+    let mut key = Key::open(call, at, Access::Write).map_err(|failure| failure.to_string())?;
     match payload {
         Payload::Effect(effect) => key.apply(&effect),
         Payload::Whole(limiter) => key.replace(limiter),

@@ -2,7 +2,9 @@
 
 use rl_core::status::Status;
 
-use crate::call::{Call, Command, Failure};
+use crate::call::Call;
+use crate::command::Command;
+use crate::failure::Failure;
 use crate::keys::Access;
 use crate::limiters::Limiters;
 use crate::top;

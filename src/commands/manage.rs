@@ -6,7 +6,9 @@ use rl_core::grammar::by_hand::{parse_hold, parse_refund, parse_release};
 use rl_core::limiter::Limiter;
 use rl_core::manage::{Hold, hold, refund, release};
 
-use crate::call::{Call, Command, Failure};
+use crate::call::Call;
+use crate::command::Command;
+use crate::failure::Failure;
 use crate::keys::Access;
 use crate::limiters::{Changes, Limiters};
 

@@ -3,13 +3,16 @@
 //! What a replica gets is `RL._POLICY`: what is set for each name that changed, with absolute
 //! times.
 
+use redis_module::{Context, RedisResult, RedisValue};
 use rl_core::grammar::Arguments;
 use rl_core::grammar::operator::{parse_policy_set, parse_top};
 use rl_core::policy::{Entry, Policy, encode};
 use rl_core::top::Counted;
 
-use crate::call::{Call, Command, Failure, Origin};
-use crate::{log, policies, top, waiting};
+use crate::call::{Call, Origin};
+use crate::command::Command;
+use crate::failure::Failure;
+use crate::{log, policies, propagation, top, waiting};
 
 /// The arguments behind a subcommand's name.
 struct Behind<'a>(&'a Call);
@@ -37,7 +40,9 @@ impl Command for Set {
         let entry = before.with(request.policy, until_ms, now_ms);
         let entry = entry.ok_or(Failure::TooManyPolicies)?;
         change(call, vec![(request.name, entry)]);
-        if call.config_is("appendonly", "yes") && call.config_is("aof-use-rdb-preamble", "no") {
+        if server_config_is(call, "appendonly", "yes")
+            && server_config_is(call, "aof-use-rdb-preamble", "no")
+        {
             log::warning(
                 "policies are not part of an AOF that is rewritten without its RDB preamble: \
                  set aof-use-rdb-preamble to yes",
@@ -45,6 +50,20 @@ impl Command for Set {
         }
         call.reply_ok();
         Ok(())
+    }
+}
+
+/// Whether a directive of the server has this value.
+fn server_config_is(call: &Call, directive: &str, value: &str) -> bool {
+    let reply: RedisResult = Context::new(call.context()).call("CONFIG", &["GET", directive]);
+    match reply {
+        Ok(RedisValue::Array(pair)) => pair.get(1).is_some_and(|found| match found {
+            RedisValue::SimpleString(found) => found == value,
+            RedisValue::StringBuffer(found) => found == value.as_bytes(),
+            RedisValue::BulkString(found) => found == value,
+            _ => false,
+        }),
+        _ => false,
     }
 }
 
@@ -73,7 +92,7 @@ fn change(call: &Call, entries: Vec<(&[u8], Entry)>) {
     if entries.is_empty() {
         return;
     }
-    call.replicate_policies(&encode(entries.iter().map(|(name, entry)| (*name, entry))));
+    propagation::send_policies(call, &encode(entries.iter().map(|(name, entry)| (*name, entry))));
     policies::with(call.main_thread(), |policies| {
         entries.into_iter().for_each(|(name, entry)| policies.put(name, entry));
     });
@@ -94,7 +113,7 @@ impl Command for ApplyPolicy {
             log::warning(&format!("policies skipped: {error}"));
         }
         if origin == Origin::Primary {
-            call.replicate_verbatim();
+            propagation::send_verbatim(call);
         }
         call.reply_ok();
         Ok(())

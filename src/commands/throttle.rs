@@ -5,8 +5,10 @@
 
 use rl_core::grammar::acquire::parse_throttle;
 
-use crate::call::{Call, Command, Failure};
+use crate::call::Call;
+use crate::command::Command;
 use crate::commands::acquire::answer;
+use crate::failure::Failure;
 use crate::keys::Access;
 
 /// See the file's head.

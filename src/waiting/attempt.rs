@@ -12,8 +12,9 @@ use redis_module::raw;
 
 use super::seats::Seat;
 use crate::api::api;
-use crate::call::{Call, Failure};
+use crate::call::Call;
 use crate::commands::acquire::Reply;
+use crate::failure::Failure;
 
 /// What a client is answered.
 pub enum Said {
@@ -26,7 +27,7 @@ pub enum Said {
 impl Said {
     /// Why a command failed.
     pub fn error(failure: &Failure) -> Said {
-        Said::Error(CString::new(failure.to_string()).unwrap_or_default())
+        Said::Error(failure.message())
     }
 }
 
@@ -135,7 +136,7 @@ fn internal_error() -> Said {
 /// The reply is alive, or null.
 unsafe fn read_reply(reply: *mut raw::RedisModuleCallReply) -> Option<Said> {
     // SAFETY: the reply is alive as long as the caller leaves it, and what it is made of as long as it
-    // is; the server answers null for elements that are not there, and 0 for what is no integer.
+    // is. The server answers null for elements that are not there.
     unsafe {
         let integers = |array: *mut raw::RedisModuleCallReply| {
             let len = api!(RedisModule_CallReplyLength)(array);

@@ -8,9 +8,10 @@ use rl_core::grammar::{Named, Options, Request};
 use rl_core::limiter::Limiter;
 use rl_core::rule::Algorithm;
 
-use crate::call::{Call, Failure};
+use crate::call::Call;
 use crate::commands::acquire::{Reply, Rules, Slots, fill, terms};
-use crate::keys::Access;
+use crate::failure::Failure;
+use crate::keys::{Access, Key};
 use crate::limiters::Limiters;
 use crate::{config, policies};
 
@@ -170,7 +171,7 @@ pub fn at_all(call: &Call, wish: &Wish, now_ms: i64, timeout_ms: i64) -> Result<
 pub fn at_one(call: &Call, wish: &Wish, key: usize, now_ms: i64, timeout_ms: i64) -> SeenKey {
     let other = |has_room, again_in_ms| SeenKey::Else { has_room, again_in_ms };
     let Some(rule) = wish.rules.get(key).or(wish.rules.first()) else { return other(false, None) };
-    let Ok(opened) = call.open(key, Access::Read) else { return other(false, None) };
+    let Ok(opened) = Key::open(call, key, Access::Read) else { return other(false, None) };
     let (rule, policy_ends_in_ms) = in_force(call, rule, now_ms);
     let stored = opened.limiter();
     if stored.is_some_and(|stored| stored.pull_back(now_ms).is_some()) {
