@@ -10,7 +10,7 @@ use redis_module::raw;
 
 use crate::call::Call;
 use crate::failure::Failure;
-use crate::{log, metrics};
+use crate::{counters, log};
 
 /// A command of the module.
 pub trait Command {
@@ -30,11 +30,11 @@ pub extern "C" fn guarded<C: Command>(
     match catch_unwind(AssertUnwindSafe(|| C::run(&call))) {
         Ok(Ok(())) => {}
         Ok(Err(failure)) => {
-            metrics::count_error();
+            counters::count_error();
             call.reply_failure(&failure);
         }
         Err(_) => {
-            metrics::count_error();
+            counters::count_error();
             log::warning("a command panicked");
             call.reply_error(c"ERR internal error");
         }

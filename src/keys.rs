@@ -11,7 +11,7 @@ use rl_core::limiter::Limiter;
 use crate::api::api;
 use crate::call::Call;
 use crate::failure::Failure;
-use crate::{limiter_type, metrics};
+use crate::{counters, limiter_type};
 
 /// What a key is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl<'call> Key<'call> {
                 let (handle, value) = (limiter_type::handle(), limiter.as_ptr().cast());
                 api!(RedisModule_ModuleTypeSetValue)(self.key, handle, value);
             }
-            metrics::count_limiter(1);
+            counters::count_limiter(1);
             limiter
         });
         // SAFETY: as in `limiter`, and `self` is borrowed mutably.

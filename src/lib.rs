@@ -19,17 +19,21 @@
 //! | [`remembered`] | rules that were parsed before |
 //! | [`waiting`] | clients that wait in the server for permits |
 //! | [`config`] | the configuration |
-//! | [`policies`], [`top`], [`metrics`] | what the module keeps beside the keys: policies, the keys denied most, counters |
+//! | [`policies`], [`top`], [`counters`] | what the module keeps beside the keys: policies, the keys denied most, counters |
+//! | [`metrics`] | what `INFO rl` tells |
+//! | [`algorithms`] | the list of the algorithms |
 //! | [`log`] | the server's log, safe for any text |
 //!
 //! The limiter itself is in `rl_core`, which knows nothing of Redis and has no `unsafe`. Here most of
 //! it is in `call`, `keys` and `limiter_type`; the rest are callbacks and registrations.
 
+mod algorithms;
 mod api;
 mod call;
 mod command;
 mod commands;
 mod config;
+mod counters;
 mod failure;
 mod keys;
 mod limiter_type;

@@ -16,7 +16,7 @@ use rl_core::concurrency::Leases;
 use rl_core::limiter::{Limiter, State};
 
 use crate::api::api;
-use crate::{log, metrics, policies, waiting};
+use crate::{counters, log, policies, waiting};
 
 /// Nine characters, as the server wants it.
 const NAME: &std::ffi::CStr = c"rl-limit1";
@@ -121,7 +121,7 @@ extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, version: c_int) -> *mut c_vo
         };
         match decoded {
             Ok(limiter) => {
-                metrics::count_limiter(1);
+                counters::count_limiter(1);
                 Box::into_raw(Box::new(limiter)).cast()
             }
             Err(error) => {
@@ -175,7 +175,7 @@ extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
 extern "C" fn free(value: *mut c_void) {
     // SAFETY: the value came from `Box::into_raw`, and the server lets go of it.
     guarded((), || drop(unsafe { Box::from_raw(value.cast::<Limiter>()) }));
-    metrics::count_limiter(-1);
+    counters::count_limiter(-1);
 }
 
 /// A value is about to leave its key: it was deleted, expired, was evicted, overwritten or renamed.
@@ -207,7 +207,7 @@ extern "C" fn copy(
     guarded(ptr::null_mut(), || {
         // SAFETY: the value is ours.
         let limiter = unsafe { limiter(value) }.clone();
-        metrics::count_limiter(1);
+        counters::count_limiter(1);
         Box::into_raw(Box::new(limiter)).cast()
     })
 }

@@ -21,7 +21,7 @@ use rl_core::grammar::Named;
 use rl_core::policy::{Applied, Policies, encode};
 
 use crate::api::{MainThread, api, clock_ms};
-use crate::{log, metrics, waiting};
+use crate::{counters, log, waiting};
 
 /// How many policies a tick forgets: some 0.5 ms.
 const A_SLICE: usize = 1000;
@@ -47,7 +47,7 @@ pub fn apply(main: &MainThread, rules: &mut [Named<'_>], now_ms: i64) {
         if let Some(name) = rule.name
             && policies.apply(name, &mut rule.ask, now_ms) == Applied::Mismatch
         {
-            metrics::count_mismatch();
+            counters::count_mismatch();
         }
     }
 }

@@ -10,11 +10,11 @@ use smallvec::SmallVec;
 use crate::call::Call;
 use crate::command::Command;
 use crate::config;
+use crate::counters::Outcome;
 use crate::failure::Failure;
 use crate::keys::Access;
 use crate::limiters::{Changes, FEW, Limiters, Plain};
-use crate::metrics::Outcome;
-use crate::{metrics, policies, remembered, top, waiting};
+use crate::{counters, policies, remembered, top, waiting};
 
 /// `RL.ACQUIRE`: one rule, one permit of each limiter.
 pub struct Acquire;
@@ -224,7 +224,7 @@ fn count(
     outcomes: impl Iterator<Item = Outcome> + Clone,
     now_ms: i64,
 ) {
-    metrics::count(call.main_thread(), granted, rules, outcomes.clone());
+    counters::count(call.main_thread(), granted, rules, outcomes.clone());
     if !granted {
         let denying = outcomes.enumerate().filter(|(_, outcome)| *outcome == Outcome::Denied);
         top::count_denials(call, denying.map(|(key, _)| key), now_ms);
