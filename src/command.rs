@@ -9,11 +9,15 @@ use libc::c_int;
 use redis_module::raw;
 
 use crate::call::Call;
+use crate::entry::Entry;
 use crate::failure::Failure;
 use crate::{counters, log};
 
 /// A command of the module.
 pub trait Command {
+    /// How it is registered.
+    const ENTRY: Entry;
+
     /// Runs the command. It answers itself, or returns the error to answer.
     fn run(call: &Call) -> Result<(), Failure>;
 }

@@ -22,20 +22,6 @@ pub enum Access {
     Write,
 }
 
-impl Access {
-    /// What a server is told is done to a key (`REDISMODULE_CMD_KEY_*`).
-    pub const fn flags(self) -> u32 {
-        match self {
-            Access::Read => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
-            Access::Write => {
-                raw::REDISMODULE_CMD_KEY_RW
-                    | raw::REDISMODULE_CMD_KEY_ACCESS
-                    | raw::REDISMODULE_CMD_KEY_UPDATE
-            }
-        }
-    }
-}
-
 /// A key opened by a call, closed on drop. It holds a limiter or nothing.
 ///
 /// Two of one call never name the same key (the grammar refuses it), so the references that they

@@ -6,7 +6,8 @@
 //! | module | what it is for |
 //! |---|---|
 //! | [`commands`] | one file a command: parse, decide in `rl_core`, apply, answer |
-//! | [`table`], [`registry`] | the table of commands, and how the server is told |
+//! | [`registry`] | the list of the commands, and their registration |
+//! | [`entry`], [`description`] | the declaration of a command, and its form for the server |
 //! | [`limiter_type`] | the native data type: how a limiter is saved, loaded, copied and freed |
 //! | [`limiters`] | the limiters of one call: opened together, written together |
 //! | [`keys`] | a key opened by a call, and what a call writes to it |
@@ -34,6 +35,8 @@ mod command;
 mod commands;
 mod config;
 mod counters;
+mod description;
+mod entry;
 mod failure;
 mod keys;
 mod limiter_type;
@@ -46,7 +49,6 @@ mod propagation;
 mod registry;
 mod remembered;
 mod reply;
-mod table;
 mod top;
 mod waiting;
 

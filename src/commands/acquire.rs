@@ -11,6 +11,9 @@ use crate::call::Call;
 use crate::command::Command;
 use crate::config;
 use crate::counters::Outcome;
+use crate::entry::{
+    Docs, Entry, KEYS, KeyRange, Kind, LIMIT, PER_KEY, READ, UPDATE, WINDOW, pair, rules,
+};
 use crate::failure::Failure;
 use crate::keys::Access;
 use crate::limiters::{Changes, FEW, Limiters, Plain};
@@ -20,6 +23,18 @@ use crate::{counters, policies, remembered, top, waiting};
 pub struct Acquire;
 
 impl Command for Acquire {
+    const ENTRY: Entry = Entry {
+        name: c"rl.acquire",
+        flags: c"write fast",
+        keys: KeyRange::but_last(6, UPDATE),
+        docs: Docs {
+            summary: c"Takes a permit from each limiter, or from none if one of them has no room",
+            complexity: PER_KEY,
+            arity: -8,
+            args: &[KEYS, WINDOW, LIMIT, pair(c"algo", c"ALGO", Kind::SpendingAlgorithm)],
+        },
+    };
+
     fn run(call: &Call) -> Result<(), Failure> {
         let (request, rule) = parse_acquire(call)?;
         if let Some(reply) = answer(call, &request, &mut [rule], Access::Write)? {
@@ -33,6 +48,26 @@ impl Command for Acquire {
 pub struct AcquireX;
 
 impl Command for AcquireX {
+    const ENTRY: Entry = Entry {
+        name: c"rl.acquirex",
+        flags: c"write blocking",
+        keys: KeyRange::but_last(1, UPDATE),
+        docs: Docs {
+            summary: c"Takes permits from each limiter by its own rule, or from none",
+            complexity: PER_KEY,
+            arity: -3,
+            args: &[
+                KEYS,
+                rules(
+                    "One rule, or one for each key: WINDOW ms LIMIT n ALGO \
+                    {algorithms} [BURST n] [OFFSET ms] [BLOCK ms] \
+                    [COST n] [NAME name]; then [UPTO n] [ID id] [XX] [RESERVE ms] [TIMEOUT ms] [FORCE] \
+                    [WITHKEYS]",
+                ),
+            ],
+        },
+    };
+
     fn run(call: &Call) -> Result<(), Failure> {
         extended(call, Form::AcquireX, Access::Write)
     }
@@ -42,6 +77,24 @@ impl Command for AcquireX {
 pub struct Peek;
 
 impl Command for Peek {
+    const ENTRY: Entry = Entry {
+        name: c"rl.peek",
+        flags: c"readonly",
+        keys: KeyRange::but_last(1, READ),
+        docs: Docs {
+            summary: c"Tells what RL.ACQUIREX would answer, and changes nothing",
+            complexity: PER_KEY,
+            arity: -3,
+            args: &[
+                KEYS,
+                rules(
+                    "One rule, or one for each key, as in RL.ACQUIREX; then [UPTO n] [ID id] \
+                    [WITHKEYS]",
+                ),
+            ],
+        },
+    };
+
     fn run(call: &Call) -> Result<(), Failure> {
         extended(call, Form::Peek, Access::Read)
     }

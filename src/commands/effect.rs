@@ -10,6 +10,7 @@ use rl_core::grammar::error::Shown;
 
 use crate::call::{Call, Origin};
 use crate::command::Command;
+use crate::entry::{Docs, Entry, KEY, KeyRange, Kind, PER_KEY, UPDATE, value};
 use crate::failure::Failure;
 use crate::keys::{Access, Key};
 use crate::{log, propagation};
@@ -18,6 +19,19 @@ use crate::{log, propagation};
 pub struct ApplyEffect;
 
 impl Command for ApplyEffect {
+    const ENTRY: Entry = Entry {
+        name: c"rl._effect",
+        flags: c"write",
+        keys: KeyRange { first: 1, last: -1, step: 2, access: UPDATE },
+        docs: Docs {
+            summary:
+                c"Not for clients: the results of a call, from a primary to its replicas and to the AOF",
+            complexity: PER_KEY,
+            arity: -1,
+            args: &[value(c"effect", Kind::Block(&[KEY, value(c"blob", Kind::Text)])).many()],
+        },
+    };
+
     fn run(call: &Call) -> Result<(), Failure> {
         let origin = call.origin();
         if origin == Origin::Client {

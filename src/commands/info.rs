@@ -4,6 +4,7 @@ use rl_core::status::Status;
 
 use crate::call::Call;
 use crate::command::Command;
+use crate::entry::{Docs, Entry, KEY, KeyRange, READ};
 use crate::failure::Failure;
 use crate::keys::Access;
 use crate::limiters::Limiters;
@@ -13,6 +14,18 @@ use crate::top;
 pub struct Info;
 
 impl Command for Info {
+    const ENTRY: Entry = Entry {
+        name: c"rl.info",
+        flags: c"readonly fast",
+        keys: KeyRange::first(READ),
+        docs: Docs {
+            summary: c"Tells the rule and the state of a limiter",
+            complexity: c"O(1), O(N) for leases and old entries of a log",
+            arity: 2,
+            args: &[KEY],
+        },
+    };
+
     fn run(call: &Call) -> Result<(), Failure> {
         let now_ms = call.now_ms();
         let mut limiters = Limiters::new(call);

@@ -8,14 +8,30 @@ use rl_core::manage::{Hold, hold, refund, release};
 
 use crate::call::Call;
 use crate::command::Command;
+use crate::entry::{Arg, Docs, Entry, KEYS, KeyRange, Kind, PER_KEY, UPDATE, pair};
 use crate::failure::Failure;
 use crate::keys::Access;
 use crate::limiters::{Changes, Limiters};
+
+/// The arguments of what is done for a time.
+const FOR_A_TIME: &[Arg] = &[KEYS, pair(c"duration", c"FOR", Kind::Integer)];
 
 /// `RL.REFUND`: gives permits back.
 pub struct Refund;
 
 impl Command for Refund {
+    const ENTRY: Entry = Entry {
+        name: c"rl.refund",
+        flags: c"write fast",
+        keys: KeyRange::but_last(2, UPDATE),
+        docs: Docs {
+            summary: c"Gives permits back to each limiter, never above full",
+            complexity: PER_KEY,
+            arity: -4,
+            args: &[KEYS, pair(c"cost", c"COST", Kind::Integer)],
+        },
+    };
+
     fn run(call: &Call) -> Result<(), Failure> {
         let request = parse_refund(call)?;
         change_each(call, request.keys, |stored, now_ms| refund(stored?, request.value, now_ms))
@@ -26,6 +42,18 @@ impl Command for Refund {
 pub struct Release;
 
 impl Command for Release {
+    const ENTRY: Entry = Entry {
+        name: c"rl.release",
+        flags: c"write fast",
+        keys: KeyRange::but_last(2, UPDATE),
+        docs: Docs {
+            summary: c"Ends a lease on each concurrency limiter",
+            complexity: PER_KEY,
+            arity: -4,
+            args: &[KEYS, pair(c"id", c"ID", Kind::Text)],
+        },
+    };
+
     fn run(call: &Call) -> Result<(), Failure> {
         let request = parse_release(call)?;
         change_each(call, request.keys, |stored, now_ms| release(stored?, request.value, now_ms))
@@ -36,6 +64,18 @@ impl Command for Release {
 pub struct Block;
 
 impl Command for Block {
+    const ENTRY: Entry = Entry {
+        name: c"rl.block",
+        flags: c"write fast",
+        keys: KeyRange::but_last(2, UPDATE),
+        docs: Docs {
+            summary: c"Denies everything on each limiter for a time",
+            complexity: PER_KEY,
+            arity: -4,
+            args: FOR_A_TIME,
+        },
+    };
+
     fn run(call: &Call) -> Result<(), Failure> {
         lay_hold(call, Hold::Block)
     }
@@ -45,6 +85,18 @@ impl Command for Block {
 pub struct Exempt;
 
 impl Command for Exempt {
+    const ENTRY: Entry = Entry {
+        name: c"rl.exempt",
+        flags: c"write fast",
+        keys: KeyRange::but_last(2, UPDATE),
+        docs: Docs {
+            summary: c"Lets everything through each limiter, uncounted, for a time",
+            complexity: PER_KEY,
+            arity: -4,
+            args: FOR_A_TIME,
+        },
+    };
+
     fn run(call: &Call) -> Result<(), Failure> {
         lay_hold(call, Hold::Exempt)
     }

@@ -11,8 +11,24 @@ use rl_core::top::Counted;
 
 use crate::call::{Call, Origin};
 use crate::command::Command;
+use crate::entry::{Arg, Docs, Entry as Declaration, KeyRange, Kind, LIMIT, WINDOW, pair, value};
 use crate::failure::Failure;
 use crate::{log, policies, propagation, top, waiting};
+
+/// `RL.POLICY` itself, which is only the name before its subcommands.
+pub const CONTAINER: Declaration = Declaration {
+    name: c"rl.policy",
+    flags: c"",
+    keys: KeyRange::NONE,
+    docs: Docs {
+        summary: c"Replaces the numbers of the rules that carry a name, while the server runs",
+        complexity: c"depends on the subcommand",
+        arity: -2,
+        args: &[],
+    },
+};
+
+const NAME: Arg = value(c"name", Kind::Text);
 
 /// The arguments behind a subcommand's name.
 struct Behind<'a>(&'a Call);
@@ -31,6 +47,28 @@ impl Arguments for Behind<'_> {
 pub struct Set;
 
 impl Command for Set {
+    const ENTRY: Declaration = Declaration {
+        name: c"set",
+        flags: c"write admin",
+        keys: KeyRange::NONE,
+        docs: Docs {
+            summary: c"Sets the numbers of the rules that carry a name",
+            complexity: c"O(N) with N the number of policies",
+            arity: -9,
+            args: &[
+                NAME,
+                WINDOW,
+                LIMIT,
+                pair(c"algo", c"ALGO", Kind::Algorithm),
+                pair(c"burst", c"BURST", Kind::Integer).optional(),
+                pair(c"offset", c"OFFSET", Kind::Integer).optional(),
+                pair(c"block", c"BLOCK", Kind::Integer).optional(),
+                pair(c"shadow", c"SHADOW", Kind::Token).optional(),
+                pair(c"duration", c"FOR", Kind::Integer).optional(),
+            ],
+        },
+    };
+
     fn run(call: &Call) -> Result<(), Failure> {
         let args = Behind(call);
         let request = parse_policy_set(&args)?;
@@ -71,6 +109,18 @@ fn server_config_is(call: &Call, directive: &str, value: &str) -> bool {
 pub struct Del;
 
 impl Command for Del {
+    const ENTRY: Declaration = Declaration {
+        name: c"del",
+        flags: c"write admin",
+        keys: KeyRange::NONE,
+        docs: Docs {
+            summary: c"Goes back to the numbers that applications send",
+            complexity: c"O(N) with N the number of policies",
+            arity: -3,
+            args: &[NAME.many()],
+        },
+    };
+
     fn run(call: &Call) -> Result<(), Failure> {
         let args = Behind(call);
         let now_ms = call.now_ms();
@@ -103,6 +153,18 @@ fn change(call: &Call, entries: Vec<(&[u8], Entry)>) {
 pub struct ApplyPolicy;
 
 impl Command for ApplyPolicy {
+    const ENTRY: Declaration = Declaration {
+        name: c"rl._policy",
+        flags: c"write",
+        keys: KeyRange::NONE,
+        docs: Docs {
+            summary: c"Not for clients: policies, from a primary to its replicas and to the AOF",
+            complexity: c"O(N) with N the number of policies that changed",
+            arity: -1,
+            args: &[],
+        },
+    };
+
     fn run(call: &Call) -> Result<(), Failure> {
         let origin = call.origin();
         if origin == Origin::Client {
@@ -124,6 +186,18 @@ impl Command for ApplyPolicy {
 pub struct Get;
 
 impl Command for Get {
+    const ENTRY: Declaration = Declaration {
+        name: c"get",
+        flags: c"readonly admin",
+        keys: KeyRange::NONE,
+        docs: Docs {
+            summary: c"Tells the numbers that are set for a name",
+            complexity: c"O(1)",
+            arity: 3,
+            args: &[NAME],
+        },
+    };
+
     fn run(call: &Call) -> Result<(), Failure> {
         let now_ms = call.now_ms();
         policies::with(call.main_thread(), |policies| {
@@ -140,6 +214,18 @@ impl Command for Get {
 pub struct List;
 
 impl Command for List {
+    const ENTRY: Declaration = Declaration {
+        name: c"list",
+        flags: c"readonly admin",
+        keys: KeyRange::NONE,
+        docs: Docs {
+            summary: c"Tells all names with the numbers that are set for them",
+            complexity: c"O(N log N) with N the number of policies",
+            arity: 2,
+            args: &[],
+        },
+    };
+
     fn run(call: &Call) -> Result<(), Failure> {
         let now_ms = call.now_ms();
         policies::with(call.main_thread(), |policies| {
@@ -161,6 +247,18 @@ impl Command for List {
 pub struct Help;
 
 impl Command for Help {
+    const ENTRY: Declaration = Declaration {
+        name: c"help",
+        flags: c"allow-loading allow-stale",
+        keys: KeyRange::NONE,
+        docs: Docs {
+            summary: c"Tells about the subcommands",
+            complexity: c"O(1)",
+            arity: 2,
+            args: &[],
+        },
+    };
+
     fn run(call: &Call) -> Result<(), Failure> {
         const LINES: [&str; 11] = [
             "RL.POLICY <subcommand> [<arg> ...]. Subcommands are:",
@@ -206,6 +304,18 @@ fn reply_policy(call: &Call, policy: &Policy, until_ms: Option<i64>, now_ms: i64
 pub struct TopKeys;
 
 impl Command for TopKeys {
+    const ENTRY: Declaration = Declaration {
+        name: c"rl.top",
+        flags: c"readonly admin",
+        keys: KeyRange::NONE,
+        docs: Docs {
+            summary: c"Tells the keys that were denied most",
+            complexity: c"O(N log N) with N the number of tracked keys",
+            arity: -1,
+            args: &[pair(c"count", c"COUNT", Kind::Integer).optional()],
+        },
+    };
+
     fn run(call: &Call) -> Result<(), Failure> {
         let limit = parse_top(call)?;
         top::with_most(call, limit, call.now_ms(), |most| {

@@ -8,6 +8,7 @@ use rl_core::grammar::acquire::parse_throttle;
 use crate::call::Call;
 use crate::command::Command;
 use crate::commands::acquire::answer;
+use crate::entry::{Docs, Entry, KEY, KeyRange, Kind, UPDATE, value};
 use crate::failure::Failure;
 use crate::keys::Access;
 
@@ -15,6 +16,24 @@ use crate::keys::Access;
 pub struct Throttle;
 
 impl Command for Throttle {
+    const ENTRY: Entry = Entry {
+        name: c"cl.throttle",
+        flags: c"write fast",
+        keys: KeyRange::first(UPDATE),
+        docs: Docs {
+            summary: c"Takes permits from a bucket, called and answered as by redis-cell",
+            complexity: c"O(1)",
+            arity: -5,
+            args: &[
+                KEY,
+                value(c"max-burst", Kind::Integer),
+                value(c"count", Kind::Integer),
+                value(c"period", Kind::Integer),
+                value(c"quantity", Kind::Integer).optional(),
+            ],
+        },
+    };
+
     fn run(call: &Call) -> Result<(), Failure> {
         let (request, rule) = parse_throttle(call)?;
         if let Some(reply) = answer(call, &request, &mut [rule], Access::Write)? {
