@@ -77,6 +77,7 @@ pub struct Counts {
 static CALLS: Outcomes = Outcomes::new();
 static BY_ALGORITHM: [Outcomes; algorithms::ALL.len()] =
     [const { Outcomes::new() }; algorithms::ALL.len()];
+static WAITS: [Counter; 3] = [const { Counter::new() }; 3];
 static ERRORS: Counter = Counter::new();
 static MISMATCHES: Counter = Counter::new();
 static LIMITERS: AtomicI64 = AtomicI64::new(0);
@@ -176,6 +177,27 @@ pub fn count_mismatch() {
 /// Counts a limiter that came into being (1) or was freed (-1), the latter on any thread.
 pub fn count_limiter(change: i64) {
     LIMITERS.fetch_add(change, Ordering::Relaxed);
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug)]
+pub enum WaitEnd {
+    /// By a grant.
+    Granted,
+    /// By a denial at its deadline.
+    TimedOut,
+    /// By a denial before its deadline, since waiting had become hopeless.
+    Denied,
+}
+
+/// Counts a wait that ended.
+pub fn count_wait(end: WaitEnd) {
+    WAITS[end as usize].add(1);
+}
+
+/// Waits that ended like this.
+pub fn waits(end: WaitEnd) -> u64 {
+    WAITS[end as usize].get()
 }
 
 /// What became of calls.

@@ -16,7 +16,7 @@ use rl_core::concurrency::Leases;
 use rl_core::limiter::{Limiter, State};
 
 use crate::api::api;
-use crate::{counters, log, policies, waiting};
+use crate::{counters, log};
 
 /// Nine characters, as the server wants it.
 const NAME: &std::ffi::CStr = c"rl-limit1";
@@ -29,8 +29,20 @@ pub fn handle() -> *mut raw::RedisModuleType {
     HANDLE.load(Ordering::Relaxed)
 }
 
+/// Callbacks of the type that concern others than the values.
+pub struct Beside {
+    /// Saves what is beside the keys, if there is anything.
+    pub aux_save: raw::RedisModuleTypeAuxSaveFunc,
+    /// Saves it in any case, for servers before 7.2.
+    pub aux_save_always: raw::RedisModuleTypeAuxSaveFunc,
+    /// Loads what either of them saved.
+    pub aux_load: raw::RedisModuleTypeAuxLoadFunc,
+    /// Hears of a value that is about to leave its key.
+    pub unlink: raw::RedisModuleTypeUnlinkFunc2,
+}
+
 /// Registers the type.
-pub fn register(ctx: *mut raw::RedisModuleCtx) -> Result<(), String> {
+pub fn register(ctx: *mut raw::RedisModuleCtx, beside: Beside) -> Result<(), String> {
     let mut methods = raw::RedisModuleTypeMethods {
         version: u64::from(raw::REDISMODULE_TYPE_METHOD_VERSION),
         rdb_load: Some(rdb_load),
@@ -42,15 +54,15 @@ pub fn register(ctx: *mut raw::RedisModuleCtx) -> Result<(), String> {
         free_effort: Some(free_effort),
         defrag: Some(defrag),
         copy: Some(copy),
-        aux_load: Some(policies::aux_load),
-        aux_save: Some(policies::aux_save_always),
+        aux_load: beside.aux_load,
+        aux_save: beside.aux_save_always,
         aux_save_triggers: raw::REDISMODULE_AUX_BEFORE_RDB as c_int,
         unlink: None,
         mem_usage2: None,
         free_effort2: None,
-        unlink2: Some(unlink),
+        unlink2: beside.unlink,
         copy2: None,
-        aux_save2: Some(policies::aux_save),
+        aux_save2: beside.aux_save,
     };
     // SAFETY: `ctx` is the context of the load; the server copies the table.
     let handle = unsafe {
@@ -176,21 +188,6 @@ extern "C" fn free(value: *mut c_void) {
     // SAFETY: the value came from `Box::into_raw`, and the server lets go of it.
     guarded((), || drop(unsafe { Box::from_raw(value.cast::<Limiter>()) }));
     counters::count_limiter(-1);
-}
-
-/// A value is about to leave its key: it was deleted, expired, was evicted, overwritten or renamed.
-/// Databases that are flushed or swapped do not call this.
-extern "C" fn unlink(ctx: *mut raw::RedisModuleKeyOptCtx, _: *const c_void) {
-    if waiting::waiters() > 0 {
-        // SAFETY: the context is that of the callback; the server keeps the name beyond it.
-        guarded((), || unsafe {
-            let db = api!(RedisModule_GetDbIdFromOptCtx)(ctx);
-            let mut len = 0;
-            let name = api!(RedisModule_GetKeyNameFromOptCtx)(ctx);
-            let bytes = api!(RedisModule_StringPtrLen)(name, &mut len);
-            waiting::changed(db, std::slice::from_raw_parts(bytes.cast(), len));
-        });
-    }
 }
 
 /// How many allocations there are to free: past 64 the server does it in the background.

@@ -16,7 +16,8 @@ use crate::call::Call;
 use crate::failure::Failure;
 use crate::keys::{Access, Key};
 use crate::propagation::Effects;
-use crate::{config, listener, propagation, waiting};
+use crate::waiting::queue;
+use crate::{config, listener, propagation};
 
 /// Up to so many keys a call allocates nothing.
 pub const FEW: usize = 8;
@@ -178,10 +179,10 @@ impl<'call> Limiters<'call> {
 /// all, when the key may deny them for longer than they wait.
 #[inline(always)]
 fn wake(call: &Call, key: usize, may_deny_longer: bool) {
-    if waiting::waiters() > 0 {
+    if queue::waiters() > 0 {
         match may_deny_longer {
-            true => waiting::changed(call.db(), call.get(key)),
-            false => waiting::has_room(call.db(), call.get(key)),
+            true => queue::changed(call.main_thread(), call.db(), call.get(key)),
+            false => queue::has_room(call.main_thread(), call.db(), call.get(key)),
         }
     }
 }

@@ -7,8 +7,9 @@ use redis_module::{InfoContext, RedisResult, raw};
 use redis_module_macros::info_command_handler;
 
 use crate::api::{MainThread, api, clock_ms};
-use crate::counters::{self, Counts};
-use crate::{config, listener, policies, remembered, top, waiting};
+use crate::counters::{self, Counts, WaitEnd};
+use crate::waiting::queue;
+use crate::{config, listener, policies, remembered, top};
 
 /// Writes fields in the server's own style. The crate's builder takes quadratic time, and there can
 /// be thousands of names.
@@ -99,11 +100,10 @@ fn guarded_fields(section: &Section) {
         section.text("policies_digest", &format!("{:016x}", policies.digest(now_ms)));
     });
     section.number("policies_mismatched", counters::mismatches());
-    let waits = waiting::counts();
-    section.number("waiters", waiting::waiters() as u64);
-    section.number("waits_granted", waits.granted);
-    section.number("waits_timed_out", waits.timed_out);
-    section.number("waits_denied", waits.denied);
+    section.number("waiters", queue::waiters() as u64);
+    section.number("waits_granted", counters::waits(WaitEnd::Granted));
+    section.number("waits_timed_out", counters::waits(WaitEnd::TimedOut));
+    section.number("waits_denied", counters::waits(WaitEnd::Denied));
     section.number("top_tracked", top::tracked(&main) as u64);
     let rules = remembered::figures(&main);
     section.number("rules_parsed", rules.parsed);

@@ -21,7 +21,8 @@ use rl_core::grammar::Named;
 use rl_core::policy::{Applied, Policies, encode};
 
 use crate::api::{MainThread, api, clock_ms};
-use crate::{counters, log, waiting};
+use crate::waiting::queue;
+use crate::{counters, log};
 
 /// How many policies a tick forgets: some 0.5 ms.
 const A_SLICE: usize = 1000;
@@ -81,7 +82,7 @@ extern "C" fn on_load_aside(
     {
         *POLICIES.lock(&main) = loaded;
         // The data have changed as well, without an event of their own.
-        waiting::all_changed();
+        queue::all_changed(&main);
     }
 }
 

@@ -17,7 +17,9 @@ use crate::commands::policy::{self, ApplyPolicy, TopKeys};
 use crate::commands::throttle::Throttle;
 use crate::description::describe;
 use crate::entry::Entry;
-use crate::{config, limiter_type, listener, policies, waiting};
+use crate::limiter_type::{self, Beside};
+use crate::waiting::events;
+use crate::{config, listener, policies};
 
 /// A command to register.
 struct Registered {
@@ -79,8 +81,14 @@ fn set_options(ctx: &Context) {
 /// Registers the data type and the commands.
 pub fn register(ctx: &Context) -> Result<(), String> {
     set_options(ctx);
-    limiter_type::register(ctx.ctx)?;
-    waiting::subscribe(ctx.ctx)?;
+    let beside = Beside {
+        aux_save: Some(policies::aux_save),
+        aux_save_always: Some(policies::aux_save_always),
+        aux_load: Some(policies::aux_load),
+        unlink: Some(events::on_unlink),
+    };
+    limiter_type::register(ctx.ctx, beside)?;
+    events::subscribe(ctx)?;
     listener::subscribe(ctx);
     COMMANDS.iter().try_for_each(|command| create(ctx, command))?;
     if config::has_throttle() {

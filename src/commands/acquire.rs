@@ -17,7 +17,8 @@ use crate::entry::{
 use crate::failure::Failure;
 use crate::keys::Access;
 use crate::limiters::{Changes, FEW, Limiters, Plain};
-use crate::{counters, policies, remembered, top, waiting};
+use crate::waiting::{attempt, begin};
+use crate::{counters, policies, remembered, top};
 
 /// `RL.ACQUIRE`: one rule, one permit of each limiter.
 pub struct Acquire;
@@ -194,12 +195,12 @@ fn answer_or_wait(
     rules: &mut [Named<'_>],
 ) -> Result<Option<Reply>, Failure> {
     let asked = Rules::from_slice(rules);
-    let now_ms = waiting::attempt::now_ms(call);
+    let now_ms = attempt::now_ms(call);
     prepare(call, rules, now_ms);
     let terms = terms(request, now_ms);
     let mut limiters = Limiters::new(call);
     limiters.open(request.keys, Access::Write, now_ms)?;
-    if waiting::waits(call, request, &asked, rules, &limiters, &terms) {
+    if begin::waits(call, request, &asked, rules, &limiters, &terms) {
         return Ok(None);
     }
     carry_out(call, request, rules, &mut limiters, &terms, Access::Write).map(Some)

@@ -13,7 +13,8 @@ use crate::call::{Call, Origin};
 use crate::command::Command;
 use crate::entry::{Arg, Docs, Entry as Declaration, KeyRange, Kind, LIMIT, WINDOW, pair, value};
 use crate::failure::Failure;
-use crate::{log, policies, propagation, top, waiting};
+use crate::waiting::queue;
+use crate::{log, policies, propagation, top};
 
 /// `RL.POLICY` itself, which is only the name before its subcommands.
 pub const CONTAINER: Declaration = Declaration {
@@ -146,7 +147,7 @@ fn change(call: &Call, entries: Vec<(&[u8], Entry)>) {
     policies::with(call.main_thread(), |policies| {
         entries.into_iter().for_each(|(name, entry)| policies.put(name, entry));
     });
-    waiting::all_changed();
+    queue::all_changed(call.main_thread());
 }
 
 /// `RL._POLICY`: what a primary sends.

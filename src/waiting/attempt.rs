@@ -10,26 +10,10 @@ use std::io;
 
 use redis_module::raw;
 
-use super::seats::Seat;
+use super::seats::{Said, Seat};
 use crate::api::api;
 use crate::call::Call;
 use crate::commands::acquire::Reply;
-use crate::failure::Failure;
-
-/// What a client is answered.
-pub enum Said {
-    /// The numbers.
-    Reply(Reply),
-    /// An error.
-    Error(CString),
-}
-
-impl Said {
-    /// Why a command failed.
-    pub fn error(failure: &Failure) -> Said {
-        Said::Error(failure.message())
-    }
-}
 
 /// What became of an attempt.
 pub enum Outcome {

@@ -8,19 +8,75 @@
 //! blocked on a key for each of them when the key is created, and it keeps lists of them. Any key in
 //! the same slot does, so it is one that nobody creates.
 
+use std::collections::HashMap;
+use std::ffi::CString;
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
 
+use lazy_static::lazy_static;
 use libc::{c_int, c_void};
-use redis_module::raw;
+use redis_module::{RedisGILGuard, raw};
 use rl_core::grammar::Arguments;
+use rl_core::queue::{Queue, Ticket};
 use rl_core::slot::{name_in, slot};
 
-use super::attempt::Said;
+use super::clock::clock_us;
 use super::look::{Wish, denial};
-use super::{leave, service, with};
-use crate::api::{api, clock_ms};
+use super::queue;
+use crate::api::{MainThread, api, clock_ms};
 use crate::call::Call;
+use crate::commands::acquire::Reply;
+
+#[derive(Default)]
+struct Seats {
+    by_ticket: HashMap<Ticket, Rc<Seat>>,
+    /// The ticket of a blocked client: the server tells of one that vanished by its address.
+    tickets: HashMap<*mut raw::RedisModuleBlockedClient, Ticket>,
+    /// Clients that were answered, however.
+    answers: u64,
+}
+
+lazy_static! {
+    static ref SEATS: RedisGILGuard<Seats> = RedisGILGuard::default();
+}
+
+/// Gives a seat to who joined the queue.
+pub fn put(main: &MainThread, ticket: Ticket, seat: Seat) {
+    let seats = &mut *SEATS.lock(main);
+    seats.tickets.insert(seat.client, ticket);
+    seats.by_ticket.insert(ticket, Rc::new(seat));
+}
+
+/// The seat of a waiter.
+pub fn get(main: &MainThread, ticket: Ticket) -> Option<Rc<Seat>> {
+    SEATS.lock(main).by_ticket.get(&ticket).cloned()
+}
+
+/// Takes a waiter out of the queue.
+pub fn leave(main: &MainThread, ticket: Ticket) -> Option<Rc<Seat>> {
+    queue::with(main, |queue: &mut Queue| queue.leave(ticket, clock_us()));
+    let seats = &mut *SEATS.lock(main);
+    let seat = seats.by_ticket.remove(&ticket)?;
+    seats.tickets.remove(&seat.client);
+    if seats.by_ticket.is_empty() {
+        // Room for many is not kept when all have gone.
+        (seats.by_ticket, seats.tickets) = Default::default();
+    }
+    Some(seat)
+}
+
+/// How many clients were answered so far.
+pub fn answers(main: &MainThread) -> u64 {
+    SEATS.lock(main).answers
+}
+
+/// What a client is answered.
+pub enum Said {
+    /// The numbers.
+    Reply(Reply),
+    /// An error.
+    Error(CString),
+}
 
 /// A client that waits.
 pub struct Seat {
@@ -53,11 +109,6 @@ impl Seat {
         unsafe { api!(RedisModule_SetDisconnectCallback)(client, Some(on_disconnected)) };
         let (argv, db) = (call.retain().into(), call.db());
         Seat { client, argv, db, user: user(call), deadline_us, wish, told }
-    }
-
-    /// The server's handle of the client.
-    pub fn client(&self) -> *mut raw::RedisModuleBlockedClient {
-        self.client
     }
 
     /// The arguments of its command with the name, and how many that are.
@@ -102,8 +153,8 @@ impl Seat {
     }
 
     /// Answers the client, who has left the queue.
-    pub fn answer(&self, said: Said) {
-        with(|waiting| waiting.answers += 1);
+    pub fn answer(&self, main: &MainThread, said: Said) {
+        SEATS.lock(main).answers += 1;
         // SAFETY: the client is blocked: we are told of one that vanishes, and it leaves then. So the
         // server keeps what it is told. Without such a place it is handed over, and `free_said` frees it.
         unsafe {
@@ -228,7 +279,7 @@ extern "C" fn on_unblocked(
     };
     if let Some(said) = told.and_then(Option::take) {
         send(&call, &said);
-    } else if let Some(seat) = leave_client(client) {
+    } else if let Some(seat) = leave_client(call.main_thread(), client) {
         match denial(&call, seat.wish(), clock_ms()) {
             Ok(reply) => reply.send(&call),
             Err(failure) => call.reply_failure(&failure),
@@ -243,16 +294,18 @@ extern "C" fn on_disconnected(
     _: *mut raw::RedisModuleCtx,
     client: *mut raw::RedisModuleBlockedClient,
 ) {
-    if let Some(seat) = leave_client(client) {
+    // SAFETY: the server tells of it on its main thread.
+    let main = unsafe { MainThread::in_callback() };
+    if let Some(seat) = leave_client(&main, client) {
         seat.forget();
     }
 }
 
 /// Takes a client out of the queue; `None` if it was answered before.
-fn leave_client(client: *mut raw::RedisModuleBlockedClient) -> Option<Rc<Seat>> {
-    let ticket = with(|waiting| waiting.tickets.get(&client).copied())?;
-    let seat = leave(ticket);
-    service::arm();
+fn leave_client(main: &MainThread, client: *mut raw::RedisModuleBlockedClient) -> Option<Rc<Seat>> {
+    let ticket = SEATS.lock(main).tickets.get(&client).copied()?;
+    let seat = leave(main, ticket);
+    queue::arm(main);
     seat
 }
 
