@@ -8,6 +8,9 @@ use rl_core::grammar::Arguments;
 
 use crate::api::{MainThread, api, clock_ms};
 
+/// A call with up to so many keys allocates nothing.
+pub const FEW: usize = 8;
+
 /// Where a call comes from, as far as writes are concerned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Origin {

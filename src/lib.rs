@@ -17,7 +17,8 @@
 //! | [`reply`], [`failure`] | how a call is answered, and why it fails |
 //! | [`propagation`] | what a call changed, sent to the replicas and the AOF |
 //! | [`listener`] | whether anyone listens to that |
-//! | [`remembered`] | rules that were parsed before |
+//! | [`acquisition`] | from a request to a decision that is carried out, and its answer |
+//! | [`rules`] | rules that stand in one argument, mostly known from before |
 //! | [`waiting`] | clients that wait in the server for permits |
 //! | [`config`] | the configuration |
 //! | [`policies`], [`top`], [`counters`] | what the module keeps beside the keys: policies, the keys denied most, counters |
@@ -28,6 +29,7 @@
 //! The limiter itself is in `rl_core`, which knows nothing of Redis and has no `unsafe`. Here most of
 //! it is in `call`, `keys` and `limiter_type`; the rest are callbacks and registrations.
 
+mod acquisition;
 mod algorithms;
 mod api;
 mod call;
@@ -47,8 +49,8 @@ mod metrics;
 mod policies;
 mod propagation;
 mod registry;
-mod remembered;
 mod reply;
+mod rules;
 mod top;
 mod waiting;
 

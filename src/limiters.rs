@@ -12,15 +12,12 @@ use rl_core::plain::{self, Asked, Taken};
 use rl_core::slot::slot;
 use smallvec::SmallVec;
 
-use crate::call::Call;
+use crate::call::{Call, FEW};
 use crate::failure::Failure;
 use crate::keys::{Access, Key};
 use crate::propagation::Effects;
 use crate::waiting::queue;
 use crate::{config, listener, propagation};
-
-/// Up to so many keys a call allocates nothing.
-pub const FEW: usize = 8;
 
 /// What is to be written: keys, by their index, and what is done to each.
 pub type Changes = SmallVec<[(usize, Effect); FEW]>;

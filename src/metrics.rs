@@ -9,7 +9,7 @@ use redis_module_macros::info_command_handler;
 use crate::api::{MainThread, api, clock_ms};
 use crate::counters::{self, Counts, WaitEnd};
 use crate::waiting::queue;
-use crate::{config, listener, policies, remembered, top};
+use crate::{config, listener, policies, rules, top};
 
 /// Writes fields in the server's own style. The crate's builder takes quadratic time, and there can
 /// be thousands of names.
@@ -105,10 +105,10 @@ fn guarded_fields(section: &Section) {
     section.number("waits_timed_out", counters::waits(WaitEnd::TimedOut));
     section.number("waits_denied", counters::waits(WaitEnd::Denied));
     section.number("top_tracked", top::tracked(&main) as u64);
-    let rules = remembered::figures(&main);
-    section.number("rules_parsed", rules.parsed);
-    section.number("rules_remembered", rules.count as u64);
-    section.number("rules_memory", rules.bytes as u64);
+    let figures = rules::figures(&main);
+    section.number("rules_parsed", figures.parsed);
+    section.number("rules_remembered", figures.count as u64);
+    section.number("rules_memory", figures.bytes as u64);
     let mut text = Vec::new();
     counters::for_each_name(&main, |name, counts| {
         section.named_counts(&mut text, "name_", name, counts);

@@ -9,10 +9,12 @@ use redis_module::{Context, Status, raw};
 
 use crate::api::api;
 use crate::command::{Command, guarded};
-use crate::commands::acquire::{Acquire, AcquireX, Peek};
+use crate::commands::acquire::Acquire;
+use crate::commands::acquirex::AcquireX;
 use crate::commands::effect::ApplyEffect;
 use crate::commands::info::Info;
 use crate::commands::manage::{Block, Exempt, Refund, Release};
+use crate::commands::peek::Peek;
 use crate::commands::policy::{self, ApplyPolicy, TopKeys};
 use crate::commands::throttle::Throttle;
 use crate::description::describe;

@@ -5,9 +5,9 @@
 
 use rl_core::grammar::acquire::parse_throttle;
 
+use crate::acquisition;
 use crate::call::Call;
 use crate::command::Command;
-use crate::commands::acquire::answer;
 use crate::entry::{Docs, Entry, KEY, KeyRange, Kind, UPDATE, value};
 use crate::failure::Failure;
 use crate::keys::Access;
@@ -36,23 +36,16 @@ impl Command for Throttle {
 
     fn run(call: &Call) -> Result<(), Failure> {
         let (request, rule) = parse_throttle(call)?;
-        if let Some(reply) = answer(call, &request, &mut [rule], Access::Write)? {
-            let [granted, limit, remaining, retry_after_ms, reset_after_ms, _] = reply.call;
-            let retry_after_s = match granted {
-                // It need not wait.
-                1.. => -1,
-                _ => seconds(retry_after_ms),
-            };
-            let limited = i64::from(granted == 0);
-            call.reply_array(5);
-            call.reply_integers(&[
-                limited,
-                limit,
-                remaining,
-                retry_after_s,
-                seconds(reset_after_ms),
-            ]);
-        }
+        let reply = acquisition::answer(call, &request, &mut [rule], Access::Write)?;
+        let [granted, limit, remaining, retry_after_ms, reset_after_ms, _] = reply.call;
+        let retry_after_s = match granted {
+            // It need not wait.
+            1.. => -1,
+            _ => seconds(retry_after_ms),
+        };
+        let limited = i64::from(granted == 0);
+        call.reply_array(5);
+        call.reply_integers(&[limited, limit, remaining, retry_after_s, seconds(reset_after_ms)]);
         Ok(())
     }
 }

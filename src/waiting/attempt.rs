@@ -11,9 +11,9 @@ use std::io;
 use redis_module::raw;
 
 use super::seats::{Said, Seat};
+use crate::acquisition::Reply;
 use crate::api::api;
 use crate::call::Call;
-use crate::commands::acquire::Reply;
 
 /// What became of an attempt.
 pub enum Outcome {

@@ -8,11 +8,12 @@ use rl_core::grammar::{Named, Options, Request};
 use rl_core::limiter::Limiter;
 use rl_core::rule::Algorithm;
 
+use crate::acquisition::{Judged, Reply, fill, terms};
 use crate::call::Call;
-use crate::commands::acquire::{Reply, Rules, Slots, fill, terms};
 use crate::failure::Failure;
 use crate::keys::{Access, Key};
 use crate::limiters::Limiters;
+use crate::rules::Rules;
 use crate::{config, policies};
 
 /// What a call asks for, read once.
@@ -119,13 +120,13 @@ pub fn judge(
 ) -> Seen {
     let mut rules = Rules::from_slice(rules);
     rules.iter_mut().for_each(|rule| rule.ask.block_ms = 0);
-    let mut slots = Slots::new();
-    fill(&mut slots, limiters, request, &rules);
-    let decision = decide(&mut slots, terms);
-    let may_be_released = || slots.iter().any(|slot| slot.denies() && is_lease(slot.ask()));
+    let mut judged = Judged::new();
+    fill(&mut judged, limiters, request, &rules);
+    let decision = decide(&mut judged, terms);
+    let may_be_released = || judged.iter().any(|one| one.denies() && is_lease(one.ask()));
     let look = match decision.retry_after_ms {
         _ if decision.granted > 0 => {
-            let more = slots.iter().enumerate().filter(|(_, slot)| !slot.renews());
+            let more = judged.iter().enumerate().filter(|(_, one)| !one.renews());
             Look::Served { asks_more: more.map(|(key, _)| key).collect() }
         }
         _ if decision.has_lapsed(terms) => Look::Over,
@@ -179,15 +180,15 @@ pub fn at_one(call: &Call, wish: &Wish, key: usize, now_ms: i64, timeout_ms: i64
     }
     let request = wish.request();
     let ask = Ask { block_ms: 0, ..rule.ask };
-    let mut slot = [Slot::new(stored, &ask)];
-    decide(&mut slot, &terms(&request, now_ms));
-    let [slot] = slot;
-    let for_ms = slot.verdict().retry_after_ms;
-    if slot.denies() && for_ms >= 0 && (for_ms <= timeout_ms || is_lease(&ask)) {
+    let mut judged = [Slot::new(stored, &ask)];
+    decide(&mut judged, &terms(&request, now_ms));
+    let [one] = judged;
+    let for_ms = one.verdict().retry_after_ms;
+    if one.denies() && for_ms >= 0 && (for_ms <= timeout_ms || is_lease(&ask)) {
         return SeenKey::Denies { for_ms };
     }
     let exempt_ms = stored.and_then(|stored| exempt_ms(stored, now_ms));
-    other(!slot.denies(), [exempt_ms, policy_ends_in_ms].into_iter().flatten().min())
+    other(!one.denies(), [exempt_ms, policy_ends_in_ms].into_iter().flatten().min())
 }
 
 /// A denial as things stand, whatever room there is.
@@ -196,8 +197,8 @@ pub fn denial(call: &Call, wish: &Wish, now_ms: i64) -> Result<Reply, Failure> {
     let mut limiters = Limiters::new(call);
     limiters.open(wish.keys, Access::Read, now_ms)?;
     let request = wish.request();
-    let mut slots = Slots::new();
-    fill(&mut slots, &limiters, &request, &rules);
-    let decision = decide(&mut slots, &terms(&request, now_ms));
-    Ok(Reply::of_slots(&Decision { granted: 0, ..decision }, &slots, wish.with_keys))
+    let mut judged = Judged::new();
+    fill(&mut judged, &limiters, &request, &rules);
+    let decision = decide(&mut judged, &terms(&request, now_ms));
+    Ok(Reply::of_judged(&Decision { granted: 0, ..decision }, &judged, wish.with_keys))
 }

@@ -23,9 +23,9 @@ use rl_core::slot::{name_in, slot};
 use super::clock::clock_us;
 use super::look::{Wish, denial};
 use super::queue;
+use crate::acquisition::Reply;
 use crate::api::{MainThread, api, clock_ms};
 use crate::call::Call;
-use crate::commands::acquire::Reply;
 
 #[derive(Default)]
 struct Seats {
