@@ -1,23 +1,21 @@
-//! `RL.POLICY SET|GET|DEL|LIST|HELP` and `RL.TOP`: for operators.
+//! `RL.POLICY SET|GET|DEL|LIST|HELP`: numbers that an operator puts in the place of those asked.
 //!
-//! What a replica gets is `RL._POLICY`: what is set for each name that changed, with absolute
-//! times.
+//! A replica gets `RL._POLICY`: what is set for each name that changed, with absolute times.
 
 use redis_module::{Context, RedisResult, RedisValue};
 use rl_core::grammar::Arguments;
-use rl_core::grammar::operator::{parse_policy_set, parse_top};
-use rl_core::policy::{Entry, Policy, encode};
-use rl_core::top::Counted;
+use rl_core::grammar::operator::parse_policy_set;
+use rl_core::policy::{Entry as PolicyEntry, Policy, encode};
 
-use crate::call::{Call, Origin};
+use crate::call::Call;
 use crate::command::Command;
-use crate::entry::{Arg, Docs, Entry as Declaration, KeyRange, Kind, LIMIT, WINDOW, pair, value};
+use crate::entry::{Arg, Docs, Entry, KeyRange, Kind, LIMIT, WINDOW, pair, value};
 use crate::failure::Failure;
 use crate::waiting::queue;
-use crate::{log, policies, propagation, top};
+use crate::{log, policies, propagation};
 
 /// `RL.POLICY` itself, which is only the name before its subcommands.
-pub const CONTAINER: Declaration = Declaration {
+pub const CONTAINER: Entry = Entry {
     name: c"rl.policy",
     flags: c"",
     keys: KeyRange::NONE,
@@ -48,7 +46,7 @@ impl Arguments for Behind<'_> {
 pub struct Set;
 
 impl Command for Set {
-    const ENTRY: Declaration = Declaration {
+    const ENTRY: Entry = Entry {
         name: c"set",
         flags: c"write admin",
         keys: KeyRange::NONE,
@@ -110,7 +108,7 @@ fn server_config_is(call: &Call, directive: &str, value: &str) -> bool {
 pub struct Del;
 
 impl Command for Del {
-    const ENTRY: Declaration = Declaration {
+    const ENTRY: Entry = Entry {
         name: c"del",
         flags: c"write admin",
         keys: KeyRange::NONE,
@@ -132,14 +130,14 @@ impl Command for Del {
             names.retain(|name| policies.in_force(name, now_ms).is_some());
         });
         let removed = names.len() as i64;
-        change(call, names.into_iter().map(|name| (name, Entry::default())).collect());
+        change(call, names.into_iter().map(|name| (name, PolicyEntry::default())).collect());
         call.reply_integers(&[removed]);
         Ok(())
     }
 }
 
 /// Changes what is set for names, here and on replicas.
-fn change(call: &Call, entries: Vec<(&[u8], Entry)>) {
+fn change(call: &Call, entries: Vec<(&[u8], PolicyEntry)>) {
     if entries.is_empty() {
         return;
     }
@@ -150,44 +148,11 @@ fn change(call: &Call, entries: Vec<(&[u8], Entry)>) {
     queue::all_changed(call.main_thread());
 }
 
-/// `RL._POLICY`: what a primary sends.
-pub struct ApplyPolicy;
-
-impl Command for ApplyPolicy {
-    const ENTRY: Declaration = Declaration {
-        name: c"rl._policy",
-        flags: c"write",
-        keys: KeyRange::NONE,
-        docs: Docs {
-            summary: c"Not for clients: policies, from a primary to its replicas and to the AOF",
-            complexity: c"O(N) with N the number of policies that changed",
-            arity: -1,
-            args: &[],
-        },
-    };
-
-    fn run(call: &Call) -> Result<(), Failure> {
-        let origin = call.origin();
-        if origin == Origin::Client {
-            return Err(Failure::NotForClients);
-        }
-        let merged = policies::with(call.main_thread(), |policies| policies.merge(call.get(0)));
-        if let Err(error) = merged {
-            log::warning(&format!("policies skipped: {error}"));
-        }
-        if origin == Origin::Primary {
-            propagation::send_verbatim(call);
-        }
-        call.reply_ok();
-        Ok(())
-    }
-}
-
 /// `RL.POLICY GET`
 pub struct Get;
 
 impl Command for Get {
-    const ENTRY: Declaration = Declaration {
+    const ENTRY: Entry = Entry {
         name: c"get",
         flags: c"readonly admin",
         keys: KeyRange::NONE,
@@ -215,7 +180,7 @@ impl Command for Get {
 pub struct List;
 
 impl Command for List {
-    const ENTRY: Declaration = Declaration {
+    const ENTRY: Entry = Entry {
         name: c"list",
         flags: c"readonly admin",
         keys: KeyRange::NONE,
@@ -248,7 +213,7 @@ impl Command for List {
 pub struct Help;
 
 impl Command for Help {
-    const ENTRY: Declaration = Declaration {
+    const ENTRY: Entry = Entry {
         name: c"help",
         flags: c"allow-loading allow-stale",
         keys: KeyRange::NONE,
@@ -298,35 +263,5 @@ fn reply_policy(call: &Call, policy: &Policy, until_ms: Option<i64>, now_ms: i64
     for (name, number) in numbers {
         call.reply_string(name);
         call.reply_integers(&[number]);
-    }
-}
-
-/// `RL.TOP`: `[key, database, count, error]` for each key, the one denied most first.
-pub struct TopKeys;
-
-impl Command for TopKeys {
-    const ENTRY: Declaration = Declaration {
-        name: c"rl.top",
-        flags: c"readonly admin",
-        keys: KeyRange::NONE,
-        docs: Docs {
-            summary: c"Tells the keys that were denied most",
-            complexity: c"O(N log N) with N the number of tracked keys",
-            arity: -1,
-            args: &[pair(c"count", c"COUNT", Kind::Integer).optional()],
-        },
-    };
-
-    fn run(call: &Call) -> Result<(), Failure> {
-        let limit = parse_top(call)?;
-        top::with_most(call, limit, call.now_ms(), |most| {
-            call.reply_array(most.len());
-            for Counted { db, key, count, error } in most {
-                call.reply_array(4);
-                call.reply_bytes(key);
-                call.reply_integers(&[db.into(), count as i64, error as i64]);
-            }
-        });
-        Ok(())
     }
 }

@@ -1,0 +1,49 @@
+//! Changing limiters by hand, as `RL.REFUND`, `RL.RELEASE`, `RL.BLOCK` and `RL.EXEMPT` do. Each answers
+//! how many limiters it changed.
+
+use rl_core::effect::Effect;
+use rl_core::grammar::by_hand::parse_hold;
+use rl_core::limiter::Limiter;
+use rl_core::manage::{Hold, hold};
+
+use crate::call::Call;
+use crate::entry::{Arg, KEYS, Kind, pair};
+use crate::failure::Failure;
+use crate::keys::Access;
+use crate::limiters::{Changes, Limiters};
+
+/// Changes each limiter as `change` says, and answers how many there were to change.
+pub fn change_each(
+    call: &Call,
+    keys: usize,
+    change: impl Fn(Option<&Limiter>, i64) -> Option<Effect>,
+) -> Result<(), Failure> {
+    let now_ms = call.now_ms();
+    let mut limiters = Limiters::new(call);
+    limiters.open(keys, Access::Write, now_ms)?;
+    let mut changes = Changes::new();
+    let mut creates = false;
+    for key in 0..keys {
+        let stored = limiters.get(key);
+        if let Some(effect) = change(stored, now_ms) {
+            creates |= stored.is_none();
+            changes.push((key, effect));
+        }
+    }
+    if creates && call.is_out_of_memory() {
+        return Err(Failure::OutOfMemory);
+    }
+    let changed = changes.len() as i64;
+    limiters.write(changes);
+    call.reply_integers(&[changed]);
+    Ok(())
+}
+
+/// The arguments of what is laid for a time.
+pub const FOR_A_TIME: &[Arg] = &[KEYS, pair(c"duration", c"FOR", Kind::Integer)];
+
+/// Lays a block or an exemption on each limiter, or lifts it.
+pub fn lay(call: &Call, which: Hold) -> Result<(), Failure> {
+    let request = parse_hold(call)?;
+    change_each(call, request.keys, |stored, now_ms| hold(stored, which, request.value, now_ms))
+}
