@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 use crate::call::{Call, FEW};
 use crate::counters::{self, Outcome};
 use crate::failure::Failure;
-use crate::keys::Access;
-use crate::limiters::{Changes, Limiters, Plain};
+use crate::key::Access;
+use crate::open_keys::{Changes, OpenKeys, Plain};
 use crate::{config, policies, top};
 
 /// Puts the numbers of policies in the place of those asked.
@@ -39,13 +39,13 @@ pub type Judged<'a> = SmallVec<[Slot<'a>; FEW]>;
 /// Fills in the limiters to be judged. In place: they are two kilobytes, and would be copied.
 pub fn fill<'a>(
     judged: &mut Judged<'a>,
-    limiters: &'a Limiters<'_>,
+    keys: &'a OpenKeys<'_>,
     request: &Request<'_>,
     rules: &'a [Named<'_>],
 ) {
     for key in 0..request.keys {
         if let Some(rule) = rule_of(rules, key) {
-            judged.push(Slot::new(limiters.get(key), &rule.ask));
+            judged.push(Slot::new(keys.limiter(key), &rule.ask));
         }
     }
 }
@@ -59,9 +59,9 @@ pub fn answer(
 ) -> Result<Reply, Failure> {
     let now_ms = call.now_ms();
     prepare(call, rules, now_ms);
-    let mut limiters = Limiters::new(call);
-    limiters.open(request.keys, access, now_ms)?;
-    carry_out(call, request, rules, &mut limiters, &terms(request, now_ms), access)
+    let mut keys = OpenKeys::new(call);
+    keys.open(request.keys, access, now_ms)?;
+    carry_out(call, request, rules, &mut keys, &terms(request, now_ms), access)
 }
 
 /// Decides over limiters that are open, and carries the decision out unless it is only to be read.
@@ -70,13 +70,13 @@ pub fn carry_out(
     call: &Call,
     request: &Request<'_>,
     rules: &[Named<'_>],
-    limiters: &mut Limiters<'_>,
+    keys: &mut OpenKeys<'_>,
     terms: &Terms<'_>,
     access: Access,
 ) -> Result<Reply, Failure> {
     if access == Access::Write
         && !request.options.with_keys
-        && let Some(Plain { decision, verdict, denying }) = limiters.acquire_plain(rules, terms)
+        && let Some(Plain { decision, verdict, denying }) = keys.acquire_plain(rules, terms)
     {
         let granted = decision.granted > 0;
         let outcomes = (0..request.keys).map(|key| match granted {
@@ -87,7 +87,7 @@ pub fn carry_out(
         count(call, granted, rules, outcomes, terms.now_ms);
         return Ok(Reply::new(&decision, &verdict));
     }
-    decide_in_full(call, request, rules, limiters, terms, access)
+    decide_in_full(call, request, rules, keys, terms, access)
 }
 
 /// Decides what is not plain. Apart, since it takes much of the stack.
@@ -96,12 +96,12 @@ fn decide_in_full(
     call: &Call,
     request: &Request<'_>,
     rules: &[Named<'_>],
-    limiters: &mut Limiters<'_>,
+    keys: &mut OpenKeys<'_>,
     terms: &Terms<'_>,
     access: Access,
 ) -> Result<Reply, Failure> {
     let mut judged = Judged::new();
-    fill(&mut judged, limiters, request, rules);
+    fill(&mut judged, keys, request, rules);
     let decision = decide(&mut judged, terms);
     let reply = Reply::of_judged(&decision, &judged, request.options.with_keys);
     if access == Access::Read {
@@ -124,7 +124,7 @@ fn decide_in_full(
         count(call, granted, rules, outcomes, terms.now_ms);
     }
     drop(judged);
-    limiters.write(changes);
+    keys.write(changes);
     Ok(reply)
 }
 

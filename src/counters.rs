@@ -220,7 +220,7 @@ pub fn mismatches() -> u64 {
     MISMATCHES.get()
 }
 
-/// Limiters that there are.
+/// OpenKeys that there are.
 pub fn limiters() -> u64 {
     LIMITERS.load(Ordering::Relaxed).max(0) as u64
 }

@@ -22,9 +22,9 @@ use crate::commands::refund::Refund;
 use crate::commands::release::Release;
 use crate::commands::throttle::Throttle;
 use crate::commands::top::TopKeys;
+use crate::data_type::{self, Beside};
 use crate::description::describe;
 use crate::entry::Entry;
-use crate::limiter_type::{self, Beside};
 use crate::waiting::events;
 use crate::{config, listener, policies};
 
@@ -94,7 +94,7 @@ pub fn register(ctx: &Context) -> Result<(), String> {
         aux_load: Some(policies::aux_load),
         unlink: Some(events::on_unlink),
     };
-    limiter_type::register(ctx.ctx, beside)?;
+    data_type::register(ctx.ctx, beside)?;
     events::subscribe(ctx)?;
     listener::subscribe(ctx);
     COMMANDS.iter().try_for_each(|command| create(ctx, command))?;

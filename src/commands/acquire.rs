@@ -7,7 +7,7 @@ use crate::call::Call;
 use crate::command::Command;
 use crate::entry::{Docs, Entry, KEYS, KeyRange, Kind, LIMIT, PER_KEY, UPDATE, WINDOW, pair};
 use crate::failure::Failure;
-use crate::keys::Access;
+use crate::key::Access;
 
 /// See the file's head.
 pub struct Acquire;

@@ -8,8 +8,8 @@ use crate::call::Call;
 use crate::command::Command;
 use crate::entry::{Docs, Entry, KEYS, KeyRange, PER_KEY, UPDATE, rules};
 use crate::failure::Failure;
-use crate::keys::Access;
-use crate::limiters::Limiters;
+use crate::key::Access;
+use crate::open_keys::OpenKeys;
 use crate::rules::{Rules, with_rules};
 use crate::waiting::{attempt, begin};
 
@@ -63,10 +63,10 @@ fn answer_or_wait(
     let now_ms = attempt::now_ms(call);
     prepare(call, rules, now_ms);
     let terms = terms(request, now_ms);
-    let mut limiters = Limiters::new(call);
-    limiters.open(request.keys, Access::Write, now_ms)?;
-    if begin::waits(call, request, &asked, rules, &limiters, &terms) {
+    let mut keys = OpenKeys::new(call);
+    keys.open(request.keys, Access::Write, now_ms)?;
+    if begin::waits(call, request, &asked, rules, &keys, &terms) {
         return Ok(None);
     }
-    carry_out(call, request, rules, &mut limiters, &terms, Access::Write).map(Some)
+    carry_out(call, request, rules, &mut keys, &terms, Access::Write).map(Some)
 }

@@ -12,7 +12,7 @@ use crate::call::{Call, Origin};
 use crate::command::Command;
 use crate::entry::{Docs, Entry, KEY, KeyRange, Kind, PER_KEY, UPDATE, value};
 use crate::failure::Failure;
-use crate::keys::{Access, Key};
+use crate::key::{Access, Key};
 use crate::{log, propagation};
 
 /// See the file's head.

@@ -9,22 +9,23 @@ use rl_core::manage::{Hold, hold};
 use crate::call::Call;
 use crate::entry::{Arg, KEYS, Kind, pair};
 use crate::failure::Failure;
-use crate::keys::Access;
-use crate::limiters::{Changes, Limiters};
+use crate::key::Access;
+use crate::open_keys::{Changes, OpenKeys};
 
-/// Changes each limiter as `change` says, and answers how many there were to change.
+/// Changes the limiters that the first `count` arguments name as `change` says, and answers how many it
+/// changed.
 pub fn change_each(
     call: &Call,
-    keys: usize,
+    count: usize,
     change: impl Fn(Option<&Limiter>, i64) -> Option<Effect>,
 ) -> Result<(), Failure> {
     let now_ms = call.now_ms();
-    let mut limiters = Limiters::new(call);
-    limiters.open(keys, Access::Write, now_ms)?;
+    let mut keys = OpenKeys::new(call);
+    keys.open(count, Access::Write, now_ms)?;
     let mut changes = Changes::new();
     let mut creates = false;
-    for key in 0..keys {
-        let stored = limiters.get(key);
+    for key in 0..count {
+        let stored = keys.limiter(key);
         if let Some(effect) = change(stored, now_ms) {
             creates |= stored.is_none();
             changes.push((key, effect));
@@ -34,7 +35,7 @@ pub fn change_each(
         return Err(Failure::OutOfMemory);
     }
     let changed = changes.len() as i64;
-    limiters.write(changes);
+    keys.write(changes);
     call.reply_integers(&[changed]);
     Ok(())
 }

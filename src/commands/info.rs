@@ -6,8 +6,8 @@ use crate::call::Call;
 use crate::command::Command;
 use crate::entry::{Docs, Entry, KEY, KeyRange, READ};
 use crate::failure::Failure;
-use crate::keys::Access;
-use crate::limiters::Limiters;
+use crate::key::Access;
+use crate::open_keys::OpenKeys;
 use crate::top;
 
 /// See the file's head.
@@ -28,9 +28,9 @@ impl Command for Info {
 
     fn run(call: &Call) -> Result<(), Failure> {
         let now_ms = call.now_ms();
-        let mut limiters = Limiters::new(call);
-        limiters.open(1, Access::Read, now_ms)?;
-        match limiters.get(0) {
+        let mut keys = OpenKeys::new(call);
+        keys.open(1, Access::Read, now_ms)?;
+        match keys.limiter(0) {
             None => call.reply_null(),
             Some(limiter) => {
                 let denied_recently = top::denied_recently(call, 0, now_ms);

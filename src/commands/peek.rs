@@ -7,7 +7,7 @@ use crate::call::Call;
 use crate::command::Command;
 use crate::entry::{Docs, Entry, KEYS, KeyRange, PER_KEY, READ, rules};
 use crate::failure::Failure;
-use crate::keys::Access;
+use crate::key::Access;
 use crate::rules::with_rules;
 
 /// See the file's head.

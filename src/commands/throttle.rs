@@ -10,7 +10,7 @@ use crate::call::Call;
 use crate::command::Command;
 use crate::entry::{Docs, Entry, KEY, KeyRange, Kind, UPDATE, value};
 use crate::failure::Failure;
-use crate::keys::Access;
+use crate::key::Access;
 
 /// See the file's head.
 pub struct Throttle;

@@ -10,7 +10,7 @@ use super::queue::{self, name};
 use super::seats::{self, Seat};
 use crate::call::Call;
 use crate::config;
-use crate::limiters::Limiters;
+use crate::open_keys::OpenKeys;
 
 /// Whether a call with a `TIMEOUT` needs no answer now: its client waits, since the call would be
 /// denied or would overtake others who wait. `asked` are its rules as they came, `rules` those in
@@ -20,14 +20,14 @@ pub fn waits(
     request: &Request<'_>,
     asked: &[Named<'_>],
     rules: &[Named<'_>],
-    limiters: &Limiters<'_>,
+    keys: &OpenKeys<'_>,
     terms: &Terms<'_>,
 ) -> bool {
     let is_last = attempt::is_last();
     if is_last.unwrap_or_else(|| !may_wait(call)) {
         return false;
     }
-    let seen = look::judge(request, rules, limiters, terms, request.options.timeout_ms);
+    let seen = look::judge(request, rules, keys, terms, request.options.timeout_ms);
     if is_last.is_some() {
         // It waits already. A look said that it can be served; should it turn out otherwise, it goes
         // on waiting.

@@ -11,8 +11,8 @@ use rl_core::rule::Algorithm;
 use crate::acquisition::{Judged, Reply, fill, terms};
 use crate::call::Call;
 use crate::failure::Failure;
-use crate::keys::{Access, Key};
-use crate::limiters::Limiters;
+use crate::key::{Access, Key};
+use crate::open_keys::OpenKeys;
 use crate::rules::Rules;
 use crate::{config, policies};
 
@@ -114,14 +114,14 @@ fn in_force<'a>(call: &Call, rule: &'a WishedRule, now_ms: i64) -> (Named<'a>, O
 pub fn judge(
     request: &Request<'_>,
     rules: &[Named<'_>],
-    limiters: &Limiters<'_>,
+    keys: &OpenKeys<'_>,
     terms: &Terms<'_>,
     timeout_ms: i64,
 ) -> Seen {
     let mut rules = Rules::from_slice(rules);
     rules.iter_mut().for_each(|rule| rule.ask.block_ms = 0);
     let mut judged = Judged::new();
-    fill(&mut judged, limiters, request, &rules);
+    fill(&mut judged, keys, request, &rules);
     let decision = decide(&mut judged, terms);
     let may_be_released = || judged.iter().any(|one| one.denies() && is_lease(one.ask()));
     let look = match decision.retry_after_ms {
@@ -134,7 +134,7 @@ pub fn judge(
         for_ms if for_ms > timeout_ms && !may_be_released() => Look::Over,
         for_ms => Look::Waits { key: decision.binding, for_ms },
     };
-    let stored = (0..request.keys).filter_map(|key| limiters.get(key));
+    let stored = (0..request.keys).filter_map(|key| keys.limiter(key));
     let again_in_ms = stored.filter_map(|stored| exempt_ms(stored, terms.now_ms)).min();
     Seen { look, again_in_ms }
 }
@@ -153,17 +153,17 @@ fn exempt_ms(stored: &Limiter, now_ms: i64) -> Option<i64> {
 /// they say holds only after they were corrected, which is a write.
 pub fn at_all(call: &Call, wish: &Wish, now_ms: i64, timeout_ms: i64) -> Result<Seen, Vec<usize>> {
     let rules = wish.rules(call, now_ms);
-    let mut limiters = Limiters::new(call);
-    if limiters.open(wish.keys, Access::Read, now_ms).is_err() {
+    let mut keys = OpenKeys::new(call);
+    if keys.open(wish.keys, Access::Read, now_ms).is_err() {
         // What became an error is answered as the server answers it.
         return Ok(Seen { look: Look::Over, again_in_ms: None });
     }
-    let ahead: Vec<usize> = limiters.ahead_of_clock().collect();
+    let ahead: Vec<usize> = keys.ahead_of_clock().collect();
     if !ahead.is_empty() {
         return Err(ahead);
     }
     let request = wish.request();
-    let seen = judge(&request, &rules, &limiters, &terms(&request, now_ms), timeout_ms);
+    let seen = judge(&request, &rules, &keys, &terms(&request, now_ms), timeout_ms);
     let ends = [seen.again_in_ms, wish.policy_ends_in_ms(call, now_ms)];
     Ok(Seen { again_in_ms: ends.into_iter().flatten().min(), ..seen })
 }
@@ -194,11 +194,11 @@ pub fn at_one(call: &Call, wish: &Wish, key: usize, now_ms: i64, timeout_ms: i64
 /// A denial as things stand, whatever room there is.
 pub fn denial(call: &Call, wish: &Wish, now_ms: i64) -> Result<Reply, Failure> {
     let rules = wish.rules(call, now_ms);
-    let mut limiters = Limiters::new(call);
-    limiters.open(wish.keys, Access::Read, now_ms)?;
+    let mut keys = OpenKeys::new(call);
+    keys.open(wish.keys, Access::Read, now_ms)?;
     let request = wish.request();
     let mut judged = Judged::new();
-    fill(&mut judged, &limiters, &request, &rules);
+    fill(&mut judged, &keys, &request, &rules);
     let decision = decide(&mut judged, &terms(&request, now_ms));
     Ok(Reply::of_judged(&Decision { granted: 0, ..decision }, &judged, wish.with_keys))
 }

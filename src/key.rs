@@ -11,7 +11,7 @@ use rl_core::limiter::Limiter;
 use crate::api::api;
 use crate::call::Call;
 use crate::failure::Failure;
-use crate::{counters, limiter_type};
+use crate::{counters, data_type};
 
 /// What a key is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,11 +48,11 @@ impl<'call> Key<'call> {
         };
         // SAFETY: context and name belong to the running command. For reading, a missing key is
         // null, which all functions here accept. The value of a key of our type is a limiter that
-        // `limiter_type` allocated.
+        // `data_type` allocated.
         unsafe {
             let key = api!(RedisModule_OpenKey)(ctx, name, mode as i32);
             let mut opened = Key { ctx, name, key, limiter: None, call: PhantomData };
-            if api!(RedisModule_ModuleTypeGetType)(key) == limiter_type::handle() {
+            if api!(RedisModule_ModuleTypeGetType)(key) == data_type::handle() {
                 opened.limiter = NonNull::new(api!(RedisModule_ModuleTypeGetValue)(key).cast());
             } else if api!(RedisModule_KeyType)(key) as isize != raw::REDISMODULE_KEYTYPE_EMPTY {
                 return Err(Failure::WrongType);
@@ -74,7 +74,7 @@ impl<'call> Key<'call> {
             let limiter = NonNull::from(Box::leak(Box::<Limiter>::default()));
             // SAFETY: the key is open for writing, and the type's `free` takes the value back.
             unsafe {
-                let (handle, value) = (limiter_type::handle(), limiter.as_ptr().cast());
+                let (handle, value) = (data_type::handle(), limiter.as_ptr().cast());
                 api!(RedisModule_ModuleTypeSetValue)(self.key, handle, value);
             }
             counters::count_limiter(1);
