@@ -24,7 +24,7 @@ pub trait Command {
 
 /// The function that the server calls for a command. A panic would take the whole server with it, and
 /// unwinding into C is undefined: it ends here as an error reply. No code path is meant to reach that.
-pub extern "C" fn guarded<C: Command>(
+pub unsafe extern "C" fn guarded<C: Command>(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,

@@ -102,7 +102,7 @@ unsafe fn encoded(value: *const c_void) -> Vec<u8> {
     bytes
 }
 
-extern "C" fn rdb_save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
+unsafe extern "C" fn rdb_save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
     guarded((), || {
         // SAFETY: the value is ours, `io` is the save that is going on; the buffer outlives the
         // call.
@@ -113,7 +113,7 @@ extern "C" fn rdb_save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
     });
 }
 
-extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, version: c_int) -> *mut c_void {
+unsafe extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, version: c_int) -> *mut c_void {
     guarded(ptr::null_mut(), || {
         if version != ENCODING_VERSION {
             log::warning(&format!("limiter with encoding version {version}, expected 0"));
@@ -144,7 +144,7 @@ extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, version: c_int) -> *mut c_vo
     })
 }
 
-extern "C" fn aof_rewrite(
+unsafe extern "C" fn aof_rewrite(
     io: *mut raw::RedisModuleIO,
     key: *mut raw::RedisModuleString,
     value: *mut c_void,
@@ -167,12 +167,12 @@ extern "C" fn aof_rewrite(
     });
 }
 
-extern "C" fn mem_usage(value: *const c_void) -> usize {
+unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     // SAFETY: the value is ours.
     guarded(0, || size_of::<Limiter>() + unsafe { limiter(value) }.heap_bytes())
 }
 
-extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
+unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
     guarded((), || {
         // SAFETY: the value is ours, `digest` is the digest that is going on; the buffer outlives
         // the call.
@@ -184,19 +184,19 @@ extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
     });
 }
 
-extern "C" fn free(value: *mut c_void) {
+unsafe extern "C" fn free(value: *mut c_void) {
     // SAFETY: the value came from `Box::into_raw`, and the server lets go of it.
     guarded((), || drop(unsafe { Box::from_raw(value.cast::<Limiter>()) }));
     counters::count_limiter(-1);
 }
 
 /// How many allocations there are to free: past 64 the server does it in the background.
-extern "C" fn free_effort(_: *mut raw::RedisModuleString, value: *const c_void) -> usize {
+unsafe extern "C" fn free_effort(_: *mut raw::RedisModuleString, value: *const c_void) -> usize {
     // SAFETY: the value is ours.
     guarded(1, || unsafe { limiter(value) }.allocations())
 }
 
-extern "C" fn copy(
+unsafe extern "C" fn copy(
     _: *mut raw::RedisModuleString,
     _: *mut raw::RedisModuleString,
     value: *const c_void,
@@ -209,7 +209,7 @@ extern "C" fn copy(
     })
 }
 
-extern "C" fn defrag(
+unsafe extern "C" fn defrag(
     ctx: *mut raw::RedisModuleDefragCtx,
     _: *mut raw::RedisModuleString,
     value: *mut *mut c_void,

@@ -84,7 +84,7 @@ fn on_role(_: &Context, _: ServerRole) {
 }
 
 /// A listener may begin here.
-extern "C" fn on_begin(
+unsafe extern "C" fn on_begin(
     _: *mut raw::RedisModuleCtx,
     _: raw::RedisModuleEvent,
     _: u64,

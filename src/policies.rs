@@ -66,7 +66,7 @@ fn on_loading(ctx: &Context, event: LoadingSubevent) {
 
 /// Where a full sync beside the data begins, and where it ends: on every server before and after
 /// what [`on_loading`] is told of it.
-extern "C" fn on_load_aside(
+unsafe extern "C" fn on_load_aside(
     _: *mut raw::RedisModuleCtx,
     _: raw::RedisModuleEvent,
     event: u64,
@@ -108,14 +108,14 @@ fn encoded(main: &MainThread) -> Option<Vec<u8>> {
 
 /// Saves the policies beside the keys. Servers before 7.2 call this one, and write a header
 /// whatever it writes.
-pub extern "C" fn aux_save_always(io: *mut raw::RedisModuleIO, _: c_int) {
+pub unsafe extern "C" fn aux_save_always(io: *mut raw::RedisModuleIO, _: c_int) {
     // SAFETY: the server saves on its main thread, or in a child.
     let main = unsafe { MainThread::in_callback() };
     save(io, encoded(&main).unwrap_or_default());
 }
 
 /// Saves the policies, if there are any. Without, the RDB can be loaded without the module.
-pub extern "C" fn aux_save(io: *mut raw::RedisModuleIO, _: c_int) {
+pub unsafe extern "C" fn aux_save(io: *mut raw::RedisModuleIO, _: c_int) {
     // SAFETY: as above.
     let main = unsafe { MainThread::in_callback() };
     if let Some(bytes) = encoded(&main) {
@@ -129,7 +129,7 @@ fn save(io: *mut raw::RedisModuleIO, bytes: Vec<u8>) {
 }
 
 /// Loads what one of the above saved.
-pub extern "C" fn aux_load(io: *mut raw::RedisModuleIO, _: c_int, _: c_int) -> c_int {
+pub unsafe extern "C" fn aux_load(io: *mut raw::RedisModuleIO, _: c_int, _: c_int) -> c_int {
     // SAFETY: the server loads on its main thread.
     let main = unsafe { MainThread::in_callback() };
     let load = || {

@@ -28,7 +28,7 @@ fn on_flush(ctx: &Context, event: FlushSubevent) {
     }
 }
 
-extern "C" fn on_swap(
+unsafe extern "C" fn on_swap(
     _: *mut raw::RedisModuleCtx,
     _: raw::RedisModuleEvent,
     _: u64,
@@ -40,7 +40,7 @@ extern "C" fn on_swap(
 
 /// A value is about to leave its key: it was deleted, expired, was evicted, overwritten or renamed.
 /// Databases that are flushed or swapped do not call this.
-pub extern "C" fn on_unlink(ctx: *mut raw::RedisModuleKeyOptCtx, _: *const c_void) {
+pub unsafe extern "C" fn on_unlink(ctx: *mut raw::RedisModuleKeyOptCtx, _: *const c_void) {
     if queue::waiters() == 0 {
         return;
     }

@@ -238,7 +238,7 @@ fn send(call: &Call, said: &Said) {
 }
 
 /// The key of a client that is blocked on one was created: that says nothing here.
-extern "C" fn on_ready(
+unsafe extern "C" fn on_ready(
     _: *mut raw::RedisModuleCtx,
     _: *mut *mut raw::RedisModuleString,
     _: c_int,
@@ -247,7 +247,7 @@ extern "C" fn on_ready(
 }
 
 /// Sends the answer to a client that was blocked plainly.
-extern "C" fn on_answer(
+unsafe extern "C" fn on_answer(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
@@ -265,7 +265,7 @@ extern "C" fn on_answer(
 
 /// Sends the answer to a client that was blocked on a key, or answers `CLIENT UNBLOCK`: a denial, as
 /// if the time were over.
-extern "C" fn on_unblocked(
+unsafe extern "C" fn on_unblocked(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
@@ -290,7 +290,7 @@ extern "C" fn on_unblocked(
 }
 
 /// The connection is gone, or the server answered by itself.
-extern "C" fn on_disconnected(
+unsafe extern "C" fn on_disconnected(
     _: *mut raw::RedisModuleCtx,
     client: *mut raw::RedisModuleBlockedClient,
 ) {
@@ -309,12 +309,12 @@ fn leave_client(main: &MainThread, client: *mut raw::RedisModuleBlockedClient) -
     seat
 }
 
-extern "C" fn free_said(_: *mut raw::RedisModuleCtx, said: *mut c_void) {
+unsafe extern "C" fn free_said(_: *mut raw::RedisModuleCtx, said: *mut c_void) {
     // SAFETY: boxed by `Seat::answer`, and the server lets go of it.
     drop(unsafe { Box::from_raw(said.cast::<Said>()) });
 }
 
-extern "C" fn free_told(_: *mut raw::RedisModuleCtx, told: *mut c_void) {
+unsafe extern "C" fn free_told(_: *mut raw::RedisModuleCtx, told: *mut c_void) {
     // SAFETY: boxed by `Seat::take`, and the server lets go of it.
     drop(unsafe { Box::from_raw(told.cast::<Option<Said>>()) });
 }
