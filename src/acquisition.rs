@@ -1,5 +1,5 @@
-//! Acquiring: from a request to a decision that is carried out, and its answer. Shared by
-//! `RL.ACQUIRE`, `RL.ACQUIREX`, `RL.PEEK`, `CL.THROTTLE` and those who wait.
+//! Acquiring: from a request to a decision that is carried out, and its answer. `RL.ACQUIRE`,
+//! `RL.ACQUIREX`, `RL.PEEK`, `CL.THROTTLE` and waiting share it.
 
 use rl_core::decision::{Decision, Slot, Terms, Verdict, decide};
 use rl_core::grammar::{Named, Request, rule_of};
@@ -12,7 +12,7 @@ use crate::key::Access;
 use crate::open_keys::{Changes, OpenKeys, Plain};
 use crate::{config, policies, top};
 
-/// Puts the numbers of policies in the place of those asked.
+/// Applies the policies and `rl.enforce` to the rules that were asked.
 pub fn prepare(call: &Call, rules: &mut [Named<'_>], now_ms: i64) {
     policies::apply(call.main_thread(), rules, now_ms);
     if config::only_shadows() {
@@ -20,7 +20,7 @@ pub fn prepare(call: &Call, rules: &mut [Named<'_>], now_ms: i64) {
     }
 }
 
-/// What a request asks of all its limiters alike.
+/// The part of a request that concerns all of its limiters.
 pub fn terms<'a>(request: &Request<'a>, now_ms: i64) -> Terms<'a> {
     Terms {
         now_ms,
@@ -36,7 +36,7 @@ pub fn terms<'a>(request: &Request<'a>, now_ms: i64) -> Terms<'a> {
 /// The limiters of a call, each with the rule it is judged by.
 pub type Judged<'a> = SmallVec<[Slot<'a>; FEW]>;
 
-/// Fills in the limiters to be judged. In place: they are two kilobytes, and would be copied.
+/// Fills in the limiters to be judged. In place, since they are two kilobytes that would be copied.
 pub fn fill<'a>(
     judged: &mut Judged<'a>,
     keys: &'a OpenKeys<'_>,
@@ -90,7 +90,7 @@ pub fn carry_out(
     decide_in_full(call, request, rules, keys, terms, access)
 }
 
-/// Decides what is not plain. Apart, since it takes much of the stack.
+/// Decides a call that is not plain. A function of its own, since it takes much of the stack.
 #[inline(never)]
 fn decide_in_full(
     call: &Call,
@@ -155,7 +155,7 @@ impl Reply {
     /// Fields before those of the keys.
     pub const FIELDS: usize = 6;
 
-    /// The reply that these numbers are; what is missing is 0.
+    /// The reply with these numbers. Those that are missing are 0.
     pub fn read(call: &[i64], keys: Option<Vec<Vec<i64>>>) -> Reply {
         fn fields<const N: usize>(numbers: &[i64]) -> [i64; N] {
             std::array::from_fn(|i| numbers.get(i).copied().unwrap_or(0))

@@ -8,7 +8,7 @@ use rl_core::grammar::Arguments;
 
 use crate::api::{MainThread, api, clock_ms};
 
-/// A call with up to so many keys allocates nothing.
+/// A call allocates nothing for up to this number of keys.
 pub const FEW: usize = 8;
 
 /// Where a call comes from, as far as writes are concerned.
@@ -50,7 +50,7 @@ impl Arguments for Call {
 }
 
 impl Call {
-    /// A call of a command that a callback gets as its client sent it.
+    /// The call of a command, as a callback gets it.
     ///
     /// # Safety
     /// The server runs the callback whose context this is, on its main thread, and the arguments live
@@ -70,7 +70,7 @@ impl Call {
         self.ctx
     }
 
-    /// Retains the arguments and the name beyond the call. Each is to be freed without a context.
+    /// Retains the name and the arguments beyond the call. The caller frees each, without a context.
     pub fn retain(&self) -> Vec<*mut raw::RedisModuleString> {
         // SAFETY: `argv` has `argc` elements. Without a context the server does not free by itself.
         let retain =
@@ -98,7 +98,7 @@ impl Call {
         self.arg(index).unwrap_or(ptr::null_mut())
     }
 
-    /// The server's clock, in ms of epoch time. To be read once for a command.
+    /// The server's clock, in ms of epoch time. A command reads it once.
     pub fn now_ms(&self) -> i64 {
         clock_ms()
     }

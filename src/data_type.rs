@@ -1,7 +1,7 @@
 //! The native data type: how a limiter is saved, loaded, copied, measured and freed.
 //!
 //! A value is one blob that starts with its own version byte, so the type's encoding version stays
-//! 0 for good: a server refuses a whole RDB over that number, a blob can be told apart value by
+//! 0 for good: a server refuses a whole RDB over that number, while a blob is refused value by
 //! value.
 
 use std::mem::size_of;
@@ -29,7 +29,8 @@ pub fn handle() -> *mut raw::RedisModuleType {
     HANDLE.load(Ordering::Relaxed)
 }
 
-/// Callbacks of the type that concern others than the values.
+/// Callbacks of the type that concern more than its values. The registry hands them over, so that the
+/// type need not know who is concerned.
 pub struct Beside {
     /// Saves what is beside the keys, if there is anything.
     pub aux_save: raw::RedisModuleTypeAuxSaveFunc,
@@ -83,7 +84,7 @@ fn guarded<T>(fallback: T, callback: impl FnOnce() -> T) -> T {
 /// A value as the server hands it to a callback.
 ///
 /// # Safety
-/// `value` is a limiter that was boxed here or in `keys`, and is not in use elsewhere.
+/// `value` is a limiter that was boxed here or in `key`, and is not in use elsewhere.
 unsafe fn limiter<'a>(value: *const c_void) -> &'a Limiter {
     // SAFETY: the caller answers for it.
     unsafe { &*value.cast::<Limiter>() }
@@ -190,7 +191,7 @@ unsafe extern "C" fn free(value: *mut c_void) {
     counters::count_limiter(-1);
 }
 
-/// How many allocations there are to free: past 64 the server does it in the background.
+/// The number of allocations to free: above 64 the server frees them in the background.
 unsafe extern "C" fn free_effort(_: *mut raw::RedisModuleString, value: *const c_void) -> usize {
     // SAFETY: the value is ours.
     guarded(1, || unsafe { limiter(value) }.allocations())
@@ -235,15 +236,15 @@ unsafe extern "C" fn defrag(
     })
 }
 
-/// Moves what holds leases, from where the last call had to stop. False when it has to stop again. The
-/// index of their names stays where it is: the standard library owns it.
+/// Moves the allocations of leases, from where the last call had to stop. False when it has to stop
+/// again. The index of their names stays where it is: the standard library owns it.
 ///
 /// # Safety
 /// The context is that of the defragmentation that is going on.
 unsafe fn move_leases(ctx: *mut raw::RedisModuleDefragCtx, leases: &mut Leases) -> bool {
     // SAFETY: the context is the caller's; the parts are allocations that `leases` owns.
     unsafe {
-        // It stays 0 where the server lets nobody stop.
+        // It stays 0 on servers that do not let a defragmentation stop.
         let mut done: c_ulong = 0;
         api!(RedisModule_DefragCursorGet)(ctx, &mut done);
         for part in leases.parts_mut(done as usize) {

@@ -59,7 +59,7 @@ pub struct Docs {
     pub summary: &'static CStr,
     /// How its time grows.
     pub complexity: &'static CStr,
-    /// How many arguments there are with the name; at least so many if negative.
+    /// The number of arguments with the name; the least number, if negative.
     pub arity: c_int,
     /// The syntax.
     pub args: &'static [Arg],
@@ -76,11 +76,11 @@ pub struct Arg {
     pub token: Option<&'static CStr>,
     /// `REDISMODULE_CMD_ARG_*`.
     pub flags: u32,
-    /// What the syntax alone cannot tell. [`ALGORITHMS`] in it stands for their words.
+    /// Shown beside the syntax. [`ALGORITHMS`] in it stands for the words of the algorithms.
     pub summary: Option<&'static str>,
 }
 
-/// In a summary, what is replaced by the words that `ALGO` takes.
+/// A placeholder in a summary, for the words that `ALGO` takes.
 pub const ALGORITHMS: &str = "{algorithms}";
 
 /// What an argument can be.
@@ -124,8 +124,8 @@ pub const fn pair(name: &'static CStr, token: &'static CStr, kind: Kind) -> Arg 
     Arg { token: Some(token), ..value(name, kind) }
 }
 
-/// Rules and options as they stand in one argument. Their grammar is the summary, for those who look
-/// at a command's syntax.
+/// Rules and options as they stand in one argument. The summary shows their grammar, which the server
+/// cannot.
 pub const fn rules(grammar: &'static str) -> Arg {
     Arg { summary: Some(grammar), ..value(c"rules", Kind::Text) }
 }
@@ -142,5 +142,5 @@ pub const WINDOW: Arg = pair(c"window", c"WINDOW", Kind::Integer);
 /// The limit of a rule.
 pub const LIMIT: Arg = pair(c"limit", c"LIMIT", Kind::Integer);
 
-/// The time that a command takes that does the same to each key.
+/// The complexity of a command that does the same to each key.
 pub const PER_KEY: &CStr = c"O(N) with N the number of keys";

@@ -17,9 +17,9 @@ pub enum Failure {
     CrossSlot,
     /// A new limiter or a longer log, and no memory for it.
     OutOfMemory,
-    /// A client called what is for replication only.
+    /// A client called a command that is for replication only.
     NotForClients,
-    /// One more policy for a time than a name can have.
+    /// One more policy with FOR than a name can have.
     TooManyPolicies,
 }
 

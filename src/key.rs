@@ -1,4 +1,4 @@
-//! Keys opened by a call, and what a call writes to them.
+//! One key that a call opened, and what the call writes to it.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -24,7 +24,7 @@ pub enum Access {
 
 /// A key opened by a call, closed on drop. It holds a limiter or nothing.
 ///
-/// Two of one call never name the same key (the grammar refuses it), so the references that they
+/// Two of one call never name the same key, which the grammar refuses, so the references that they
 /// hand out do not alias.
 pub struct Key<'call> {
     ctx: *mut raw::RedisModuleCtx,
@@ -46,8 +46,8 @@ impl<'call> Key<'call> {
             Access::Read => raw::REDISMODULE_READ,
             Access::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
         };
-        // SAFETY: context and name belong to the running command. For reading, a missing key is
-        // null, which all functions here accept. The value of a key of our type is a limiter that
+        // SAFETY: context and name belong to the running command, which `Key` borrows. For reading, a
+        // missing key is null, which all functions here accept. The value of a key of our type is a limiter that
         // `data_type` allocated.
         unsafe {
             let key = api!(RedisModule_OpenKey)(ctx, name, mode as i32);
@@ -107,8 +107,8 @@ impl<'call> Key<'call> {
         }
     }
 
-    /// Moves the TTL, if it is to be moved, and tells those who WATCH or track the key. The module
-    /// switched the server's own signal off, which would go out for denials too.
+    /// Moves the TTL, if it is to be moved, and tells clients that WATCH or track the key. The module
+    /// switched off the server's own signal, which would go out for denials too.
     pub fn changed(&self, expire_at_ms: Option<i64>) {
         // SAFETY: the key is open for writing; context and name belong to the running command.
         unsafe {

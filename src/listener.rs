@@ -54,7 +54,7 @@ fn find_listener(ctx: &Context) -> bool {
     if flags & (hidden | listener) != 0 {
         return true;
     }
-    // SAFETY: as above. By hand, because the crate's strings are never freed in a callback.
+    // SAFETY: as above. The crate would do it, but never frees its strings in a callback.
     unsafe {
         let info = api!(RedisModule_GetServerInfo)(ctx.ctx, c"replication".as_ptr());
         let is_zero = |field: &CStr| {
@@ -93,7 +93,7 @@ unsafe extern "C" fn on_begin(
     IS_HEARD.store(true, Ordering::Relaxed);
 }
 
-/// Asks the server to tell of forks and of what is saved without one.
+/// Asks the server to announce forks, and what it saves without one.
 pub fn subscribe(ctx: &Context) {
     let told = [raw::REDISMODULE_EVENT_FORK_CHILD, raw::REDISMODULE_EVENT_PERSISTENCE].map(|id| {
         let event = raw::RedisModuleEvent { id, dataver: 1 };

@@ -19,7 +19,7 @@ use crate::propagation::Effects;
 use crate::waiting::queue;
 use crate::{config, listener, propagation};
 
-/// What is to be written: keys, by their index, and what is done to each.
+/// Keys, by their index, and the effect to be written to each.
 pub type Changes = SmallVec<[(usize, Effect); FEW]>;
 
 /// See the file's head.
@@ -120,7 +120,7 @@ impl<'call> OpenKeys<'call> {
         Some(Plain { decision, verdict, denying })
     }
 
-    /// Sends on what was taken in place. Apart, since it takes much of the stack.
+    /// Sends on what was taken in place. A function of its own, since it takes much of the stack.
     #[inline(never)]
     fn propagate_plain(&self, taken: &[Taken], rules: &[Named<'_>], now_ms: i64) {
         let effects =

@@ -1,14 +1,14 @@
 //! The policies of this server: kept in the module, saved beside the keys, sent to replicas.
 //!
-//! They belong to the server, not to a slot: in a cluster they are set on each primary. A primary
+//! They belong to the server, not to a hash slot: in a cluster they are set on each primary. A primary
 //! without policies sends none, so they are cleared when a load or a full sync begins. They are not
 //! part of an AOF that was rewritten without its RDB preamble.
 //!
 //! With `repl-diskless-load swapdb` a replica keeps its data until a full sync is complete, and may
-//! answer reads from them. Until then the policies that come are kept aside, as the server keeps
-//! the data that come.
+//! answer reads from them. Until then the policies that arrive are kept aside, as the server keeps
+//! the data that arrive.
 //!
-//! Those whose time ran out are forgotten a thousand at a time, by each tick of the server's clock.
+//! Each tick of the server's clock forgets up to a thousand policies whose time ran out.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -24,12 +24,12 @@ use crate::api::{MainThread, api, clock_ms};
 use crate::waiting::queue;
 use crate::{counters, log};
 
-/// How many policies a tick forgets: some 0.5 ms.
+/// How many policies a tick forgets, which takes about 0.5 ms.
 const A_SLICE: usize = 1000;
 
 lazy_static! {
     static ref POLICIES: RedisGILGuard<Policies> = RedisGILGuard::default();
-    /// What has come so far of a full sync beside the data.
+    /// The policies of a full sync that is going on beside the data, as far as they have arrived.
     static ref ASIDE: RedisGILGuard<Option<Policies>> = RedisGILGuard::default();
 }
 
@@ -38,7 +38,7 @@ pub fn with<T>(lock: &impl RedisLockIndicator, look: impl FnOnce(&mut Policies) 
     look(&mut POLICIES.lock(lock))
 }
 
-/// Puts the numbers of policies in the place of those that were asked.
+/// Replaces the numbers of rules by those of their policies.
 pub fn apply(main: &MainThread, rules: &mut [Named<'_>], now_ms: i64) {
     if rules.iter().all(|rule| rule.name.is_none()) {
         return;
@@ -64,8 +64,8 @@ fn on_loading(ctx: &Context, event: LoadingSubevent) {
     }
 }
 
-/// Where a full sync beside the data begins, and where it ends: on every server before and after
-/// what [`on_loading`] is told of it.
+/// A full sync beside the data begins or ends. Every server tells of the beginning before it tells
+/// [`on_loading`], and of the end afterwards.
 unsafe extern "C" fn on_load_aside(
     _: *mut raw::RedisModuleCtx,
     _: raw::RedisModuleEvent,
@@ -81,7 +81,7 @@ unsafe extern "C" fn on_load_aside(
         && event == raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_COMPLETED
     {
         *POLICIES.lock(&main) = loaded;
-        // The data have changed as well, without an event of their own.
+        // The data have changed as well, which has no event of its own.
         queue::all_changed(&main);
     }
 }
@@ -106,15 +106,15 @@ fn encoded(main: &MainThread) -> Option<Vec<u8>> {
     Some(encode(entries))
 }
 
-/// Saves the policies beside the keys. Servers before 7.2 call this one, and write a header
-/// whatever it writes.
+/// Saves the policies beside the keys. Servers before 7.2 call this one, and write a header even if it
+/// writes nothing.
 pub unsafe extern "C" fn aux_save_always(io: *mut raw::RedisModuleIO, _: c_int) {
     // SAFETY: the server saves on its main thread, or in a child.
     let main = unsafe { MainThread::in_callback() };
     save(io, encoded(&main).unwrap_or_default());
 }
 
-/// Saves the policies, if there are any. Without, the RDB can be loaded without the module.
+/// Saves the policies, if there are any. An RDB without them can be loaded without the module.
 pub unsafe extern "C" fn aux_save(io: *mut raw::RedisModuleIO, _: c_int) {
     // SAFETY: as above.
     let main = unsafe { MainThread::in_callback() };
@@ -128,7 +128,7 @@ fn save(io: *mut raw::RedisModuleIO, bytes: Vec<u8>) {
     unsafe { api!(RedisModule_SaveStringBuffer)(io, bytes.as_ptr().cast(), bytes.len()) };
 }
 
-/// Loads what one of the above saved.
+/// Loads what either of them saved.
 pub unsafe extern "C" fn aux_load(io: *mut raw::RedisModuleIO, _: c_int, _: c_int) -> c_int {
     // SAFETY: the server loads on its main thread.
     let main = unsafe { MainThread::in_callback() };

@@ -1,6 +1,6 @@
 //! Registers the data type and the commands.
 //!
-//! By hand: the crate's macro needs a function that servers before 7.2 lack.
+//! The crate's macro is not used, since it needs a function that servers before 7.2 lack.
 
 use std::ffi::{CStr, CString};
 
@@ -53,10 +53,10 @@ const COMMANDS: &[Registered] = &[
     of::<ApplyPolicy>(),
 ];
 
-/// The one that has a name of redis-cell, and is there on demand.
+/// The command with a name of redis-cell, which is there only if the configuration says so.
 const THROTTLE: Registered = of::<Throttle>();
 
-/// The one that only carries subcommands, and these.
+/// The command that only has subcommands, and these.
 const POLICY: Registered = Registered { entry: policy::CONTAINER, run: None };
 const POLICY_SUBCOMMANDS: &[Registered] = &[
     of::<policy::Set>(),

@@ -40,7 +40,7 @@ pub fn change_each(
     Ok(())
 }
 
-/// The arguments of what is laid for a time.
+/// The arguments of commands that lay something for a time.
 pub const FOR_A_TIME: &[Arg] = &[KEYS, pair(c"duration", c"FOR", Kind::Integer)];
 
 /// Lays a block or an exemption on each limiter, or lifts it.

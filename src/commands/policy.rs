@@ -136,7 +136,7 @@ impl Command for Del {
     }
 }
 
-/// Changes what is set for names, here and on replicas.
+/// Sets or removes policies of names, here and on replicas.
 fn change(call: &Call, entries: Vec<(&[u8], PolicyEntry)>) {
     if entries.is_empty() {
         return;

@@ -1,7 +1,7 @@
 //! A waiter's call made again: by the server, with the client's own arguments and in its name.
 //!
-//! A look said before that it can be served. The attempt judges by the clock of that look, and should
-//! it be denied all the same, then like a look: it starts no block and is not counted. Only the last
+//! A look said before that it can be served. The attempt judges by the clock of that look. If it is
+//! denied even so, the denial is like a look: it starts no block and is not counted. Only the last
 //! attempt, at the end of the wait, is a call like any other, whose denial is the answer.
 
 use std::cell::Cell;
@@ -21,7 +21,7 @@ pub enum Outcome {
     Answer(Said),
     /// It was denied, which is no answer yet.
     NotYet,
-    /// The server refuses the slot of the keys for now; its word for that, should it be the end.
+    /// The server refuses the hash slot of the keys for now. The error to answer, if the wait is over.
     SlotRefused(&'static CStr),
 }
 
@@ -43,7 +43,8 @@ pub fn is_last() -> Option<bool> {
     GOING_ON.get().map(|attempt| attempt.last)
 }
 
-/// The clock of a call with a `TIMEOUT`. In a timer the server's clock may stand still or run on.
+/// The moment by which a call with a `TIMEOUT` is judged: for an attempt, that of its look, since the
+/// server's clock may have run on.
 pub fn now_ms(call: &Call) -> i64 {
     match GOING_ON.get() {
         None => call.now_ms(),
@@ -96,7 +97,7 @@ pub fn make(ctx: *mut raw::RedisModuleCtx, seat: &Seat, now_ms: i64, last: bool)
     match said {
         None => Outcome::NotYet,
         Some(Said::Error(_)) if !ran && seat.is_on_key() => match refusal {
-            // What `RM_Call` says of a slot that is not, not wholly or no longer here.
+            // `RM_Call` sets these for a hash slot that is not or not wholly on this node.
             Some(libc::EPERM) => Outcome::SlotRefused(MOVING),
             Some(libc::ENETDOWN | libc::EROFS) => Outcome::SlotRefused(DOWN),
             _ => Outcome::Answer(said.unwrap_or_else(internal_error)),
@@ -105,7 +106,7 @@ pub fn make(ctx: *mut raw::RedisModuleCtx, seat: &Seat, now_ms: i64, last: bool)
     }
 }
 
-/// As a client would be told whose call comes while a slot moves, or while the cluster is down.
+/// A client reads these when its call comes while a hash slot moves, or while the cluster is down.
 const MOVING: &CStr = c"TRYAGAIN the slot of these keys is moving";
 const DOWN: &CStr = c"CLUSTERDOWN the cluster is down";
 
@@ -113,8 +114,8 @@ fn internal_error() -> Said {
     Said::Error(c"ERR internal error".into())
 }
 
-/// What the server answered a call, as data of our own: a reply of the server refers to the context
-/// of the timer, which is gone by the time it is sent. `None` for null.
+/// Copies what the server answered a call, `None` for null. The server's own reply refers to the
+/// context of the timer, which is gone by the time the answer is sent.
 ///
 /// # Safety
 /// The reply is alive, or null.
@@ -153,8 +154,8 @@ unsafe fn read_reply(reply: *mut raw::RedisModuleCallReply) -> Option<Said> {
     }
 }
 
-/// Has limiters corrected that are ahead of a clock that stepped back, as any write does that comes
-/// to them. Keys are told by their place. Says whether that was possible.
+/// Corrects limiters that are ahead of a clock that stepped back, as any write to them does. `keys` are
+/// places. Says whether that was possible.
 pub fn correct(ctx: *mut raw::RedisModuleCtx, seat: &Seat, keys: &[usize]) -> bool {
     let (argv, _) = seat.argv();
     let mut keys: Vec<_> = keys.iter().filter_map(|key| argv.get(key + 1).copied()).collect();

@@ -13,8 +13,7 @@ use crate::config;
 use crate::open_keys::OpenKeys;
 
 /// Whether a call with a `TIMEOUT` needs no answer now: its client waits, since the call would be
-/// denied or would overtake others who wait. `asked` are its rules as they came, `rules` those in
-/// force.
+/// denied or would overtake other waiters. `asked` are its rules as they came, `rules` those in force.
 pub fn waits(
     call: &Call,
     request: &Request<'_>,
@@ -29,8 +28,8 @@ pub fn waits(
     }
     let seen = look::judge(request, rules, keys, terms, request.options.timeout_ms);
     if is_last.is_some() {
-        // It waits already. A look said that it can be served; should it turn out otherwise, it goes
-        // on waiting.
+        // It waits already. A look said that it can be served; if that turns out wrong, it goes on
+        // waiting.
         let refused = !matches!(seen.look, Look::Served { .. });
         if refused {
             call.reply_null();
@@ -40,7 +39,7 @@ pub fn waits(
     let (key, wait_ms) = match seen.look {
         Look::Over => return false,
         Look::Waits { key, for_ms } => (key, for_ms),
-        // A holder who keeps what it has stands in nobody's way.
+        // A holder that renews for no more than it has overtakes no waiter.
         Look::Served { asks_more } => match first_with_line(call, &asks_more) {
             Some(key) => (key, 0),
             None => return false,
@@ -72,7 +71,7 @@ fn may_wait(call: &Call) -> bool {
     queue::waiters() < config::max_waiters() && !call.denies_blocking()
 }
 
-/// The first of these keys of a call that keeps somebody waiting: a newcomer who can wait queues behind.
+/// The first of these keys that has waiters: a newcomer that can wait queues behind them.
 fn first_with_line(call: &Call, keys: &[usize]) -> Option<usize> {
     if queue::waiters() == 0 {
         return None;

@@ -1,4 +1,4 @@
-//! The clock of those who wait: microseconds that never step.
+//! The clock of the queue: microseconds that never step.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -29,7 +29,7 @@ pub fn watch_wall() {
     WALL_AHEAD_MS.store(wall_ahead_ms(), Ordering::Relaxed);
 }
 
-/// Whether the wall clock stepped by at least that much since it was last compared.
+/// Whether the wall clock stepped by at least `by_ms` since it was last compared.
 pub fn wall_stepped(by_ms: i64) -> bool {
     let ahead_ms = wall_ahead_ms();
     let stepped = ahead_ms.abs_diff(WALL_AHEAD_MS.load(Ordering::Relaxed)) >= by_ms as u64;

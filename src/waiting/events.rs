@@ -1,4 +1,4 @@
-//! What the server tells that concerns those who wait.
+//! Events of the server that concern waiters.
 
 use std::panic::catch_unwind;
 

@@ -1,7 +1,7 @@
-//! What a call that waits would be told now. Looking changes nothing, and counts nowhere.
+//! Judging what a call that waits would be told now. Looking changes nothing, and nothing counts it.
 //!
-//! The same judgement decides whether a call begins to wait, goes on waiting or is told at once: so
-//! whoever waits is told what it would be told if it came now.
+//! The same judgement decides whether a call begins to wait, goes on waiting or is answered at once, so
+//! a waiter is told what it would be told if its call came now.
 
 use rl_core::decision::{Ask, Decision, Slot, Terms, decide};
 use rl_core::grammar::{Named, Options, Request};
@@ -38,7 +38,7 @@ pub enum Look {
     Served { asks_more: Vec<usize> },
     /// It would be denied at once, or is an error by now.
     Over,
-    /// This key, by its place, denies it for so long, and no other for longer.
+    /// The key at this place denies it for `for_ms`, and no other for longer.
     Waits { key: usize, for_ms: i64 },
 }
 
@@ -46,15 +46,15 @@ pub enum Look {
 pub struct Seen {
     /// What became of the wish.
     pub look: Look,
-    /// When that may become worse by itself: an exemption or a policy ends.
+    /// When that may become worse by itself, as an exemption or a policy ends.
     pub again_in_ms: Option<i64>,
 }
 
 /// What a look at one key found.
 pub enum SeenKey {
-    /// It denies the wish for so long, which may well be waited for.
+    /// It denies the wish for `for_ms`, which its caller is willing to wait.
     Denies { for_ms: i64 },
-    /// It does not, or not only for a time: all keys are to be looked at.
+    /// It does not deny it, or not only for a time: the next look is at all keys.
     Else { has_room: bool, again_in_ms: Option<i64> },
 }
 
@@ -78,7 +78,7 @@ impl Wish {
     }
 
     fn request(&self) -> Request<'_> {
-        // What is left out does not go with a timeout, which is not for looks.
+        // A look has no timeout, and the other options do not go with one.
         let options = Options {
             upto: self.upto,
             id: self.id.as_deref(),
@@ -109,8 +109,8 @@ fn in_force<'a>(call: &Call, rule: &'a WishedRule, now_ms: i64) -> (Named<'a>, O
     (Named { ask, name }, end_ms)
 }
 
-/// Judges a call over limiters that are open, by the rules in force: whether it is served, denied or
-/// rather waits for up to `timeout_ms`. Who waits is not denied, so no block begins.
+/// Judges a call over keys that are open, by the rules in force: whether it is served, denied or rather
+/// waits for up to `timeout_ms`. A call that waits is not denied, so it begins no block.
 pub fn judge(
     request: &Request<'_>,
     rules: &[Named<'_>],
@@ -139,7 +139,7 @@ pub fn judge(
     Seen { look, again_in_ms }
 }
 
-/// Its holders may release it at any time.
+/// Whether holders may give permits back at any time.
 fn is_lease(ask: &Ask) -> bool {
     ask.rule.algorithm() == Algorithm::Concurrency
 }
@@ -149,8 +149,8 @@ fn exempt_ms(stored: &Limiter, now_ms: i64) -> Option<i64> {
     Some(stored.holds().exempt_until_ms - now_ms).filter(|ms| *ms > 0)
 }
 
-/// Looks at all keys. `Err` tells those whose limiters are ahead of a clock that stepped back: what
-/// they say holds only after they were corrected, which is a write.
+/// Looks at all keys. `Err` names the keys whose limiters are ahead of a clock that stepped back: they
+/// can be judged only after they were corrected, which is a write.
 pub fn at_all(call: &Call, wish: &Wish, now_ms: i64, timeout_ms: i64) -> Result<Seen, Vec<usize>> {
     let rules = wish.rules(call, now_ms);
     let mut keys = OpenKeys::new(call);

@@ -1,7 +1,7 @@
 //! The queue of this server, and the timer that serves it.
 //!
-//! It knows neither the clients nor how they are served, so that whatever changes a key can say so:
-//! the service is handed over when the module is loaded ([`prepare`]).
+//! It knows neither the clients nor how they are served, so that everything that changes a key can tell
+//! it: the service is handed over when the module is loaded ([`prepare`]).
 
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ const LONGEST_MS: i64 = 1_000_000;
 struct State {
     queue: Queue,
     service: Option<Service>,
-    /// The timer that is set, and for when.
+    /// The timer that is set, and the moment for which it is.
     timer: Option<(raw::RedisModuleTimerID, i64)>,
 }
 
@@ -38,7 +38,7 @@ lazy_static! {
     static ref STATE: RedisGILGuard<State> = RedisGILGuard::default();
 }
 
-/// The number of waiters, where each grant can look.
+/// The length of the queue, which each grant reads.
 static WAITERS: AtomicUsize = AtomicUsize::new(0);
 
 /// Makes the timer ready, which runs `on_timer`. That begins with [`timer_fired`].
@@ -74,7 +74,7 @@ pub fn name(db: i32, key: &[u8]) -> SmallVec<[u8; 64]> {
     name
 }
 
-/// Says that a key may have room for those who wait for it.
+/// Says that a key may have room for its waiters.
 pub fn has_room(lock: &impl RedisLockIndicator, db: i32, key: &[u8]) {
     let name = name(db, key);
     let has_news = |queue: &mut Queue| queue.has_line(&name) && queue.has_room(&name, clock_us());
@@ -83,7 +83,7 @@ pub fn has_room(lock: &impl RedisLockIndicator, db: i32, key: &[u8]) {
     }
 }
 
-/// Says that a key may have room for those who wait for it, or deny them for longer than before.
+/// Says that a key may have room for its waiters, or deny them for longer than before.
 pub fn changed(lock: &impl RedisLockIndicator, db: i32, key: &[u8]) {
     if with(lock, |queue| queue.changed(&name(db, key), clock_us())) {
         arm(lock);

@@ -1,12 +1,12 @@
 //! A client that waits: how it is blocked, how it is answered, and what happens when it is gone.
 //!
 //! Outside a cluster a client is blocked plainly. When a primary becomes a replica, the server answers
-//! `UNBLOCKED` to whoever is blocked, and when a client is killed or vanishes, it tells us.
+//! `UNBLOCKED` to every blocked client, and when a client is killed or vanishes, it tells us.
 //!
-//! In a cluster a client is blocked on a key, since the server answers `MOVED` only to those whose key
-//! is in a slot that moved away. But not on its own keys: a server may walk all clients that are
-//! blocked on a key for each of them when the key is created, and it keeps lists of them. Any key in
-//! the same slot does, so it is one that nobody creates.
+//! In a cluster a client is blocked on a key, since the server answers `MOVED` only to clients that are
+//! blocked on a key whose hash slot moved away. It is not one of the client's own keys: when a key is
+//! created, a server may walk all clients that are blocked on it once for each of them. Any key of the
+//! same hash slot does, so it is one that no application creates.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -40,7 +40,7 @@ lazy_static! {
     static ref SEATS: RedisGILGuard<Seats> = RedisGILGuard::default();
 }
 
-/// Gives a seat to who joined the queue.
+/// Gives a seat to a waiter that joined the queue.
 pub fn put(main: &MainThread, ticket: Ticket, seat: Seat) {
     let seats = &mut *SEATS.lock(main);
     seats.tickets.insert(seat.client, ticket);
@@ -84,12 +84,12 @@ pub struct Seat {
     /// Its command with the name, retained.
     argv: Box<[*mut raw::RedisModuleString]>,
     db: i32,
-    /// In whose name it asks, unless that is no user of the server's own.
+    /// The name of its user, null for one that the server does not find by name.
     user: *mut raw::RedisModuleString,
     deadline_us: i64,
     wish: Wish,
-    /// Where a client that is blocked on a key is left what it is told, `None` of them for one that
-    /// is blocked plainly. The server keeps it as long as the client is blocked.
+    /// The place of the answer to a client that is blocked on a key, `None` for one that is blocked
+    /// plainly. The server keeps the place as long as the client is blocked.
     told: Option<NonNull<Option<Said>>>,
 }
 
@@ -121,7 +121,7 @@ impl Seat {
         self.db
     }
 
-    /// The name of its user, if that is one that can be looked up.
+    /// The name of its user, if the server finds it by name.
     pub fn user(&self) -> Option<*mut raw::RedisModuleString> {
         (!self.user.is_null()).then_some(self.user)
     }
@@ -131,7 +131,7 @@ impl Seat {
         &self.wish
     }
 
-    /// How long it is willing to wait yet, in ms.
+    /// How much longer it is willing to wait, in ms.
     pub fn left_ms(&self, now_us: i64) -> i64 {
         (self.deadline_us - now_us).max(0) / 1000
     }
@@ -152,11 +152,12 @@ impl Seat {
         }
     }
 
-    /// Answers the client, who has left the queue.
+    /// Answers the client, which has left the queue.
     pub fn answer(&self, main: &MainThread, said: Said) {
         SEATS.lock(main).answers += 1;
-        // SAFETY: the client is blocked: we are told of one that vanishes, and it leaves then. So the
-        // server keeps what it is told. Without such a place it is handed over, and `free_said` frees it.
+        // SAFETY: the client is blocked: the server tells us of one that vanishes, which then leaves.
+        // So the server still keeps the place of the answer. Without such a place it takes the answer
+        // itself, which `free_said` frees.
         unsafe {
             let said = match self.told {
                 Some(told) => {
@@ -169,8 +170,8 @@ impl Seat {
         }
     }
 
-    /// Lets the server forget a client that it unblocked by itself. Those that are blocked on a key it
-    /// forgets unasked.
+    /// Lets the server forget a client that it unblocked by itself. It forgets clients that are blocked
+    /// on a key unasked.
     fn forget(&self) {
         if self.told.is_none() {
             // SAFETY: the client is blocked as far as the server's list of blocked clients goes, and is
@@ -214,8 +215,8 @@ fn block_on_key(
     }
 }
 
-/// The name of the user behind a call, to be freed without a context; null for one that the server
-/// does not find by its name, such as another module's.
+/// The name of the user behind a call, to be freed without a context; null for a user that the server
+/// does not find by name, such as another module's.
 fn user(call: &Call) -> *mut raw::RedisModuleString {
     // SAFETY: the context is that of the client's command.
     unsafe {
@@ -237,7 +238,7 @@ fn send(call: &Call, said: &Said) {
     }
 }
 
-/// The key of a client that is blocked on one was created: that says nothing here.
+/// The key that a client is blocked on was created, which means nothing here.
 unsafe extern "C" fn on_ready(
     _: *mut raw::RedisModuleCtx,
     _: *mut *mut raw::RedisModuleString,

@@ -1,4 +1,4 @@
-//! The timer that does what there is to do for those who wait, a slice at a time.
+//! The work of the timer: it looks at waiters and serves them, a slice at a time.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
