@@ -120,8 +120,8 @@ pub enum Outcome {
 
 impl Outcome {
     /// Of a limiter in a call that was granted or not.
-    pub fn of(slot: &Slot<'_>, granted: bool) -> Outcome {
-        match (slot.lacks_room(), slot.ask().shadow) {
+    pub fn of(limiter: &Slot<'_>, granted: bool) -> Outcome {
+        match (limiter.lacks_room(), limiter.ask().shadow) {
             (true, true) => Outcome::ShadowDenied,
             (true, false) => Outcome::Denied,
             (false, _) if granted => Outcome::Granted,

@@ -10,7 +10,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{c_int, c_ulong, c_void};
-use redis_module::raw;
+use redis_module::{Context, raw};
 use rl_core::codec;
 use rl_core::concurrency::Leases;
 use rl_core::limiter::{Limiter, State};
@@ -43,7 +43,7 @@ pub struct Beside {
 }
 
 /// Registers the type.
-pub fn register(ctx: *mut raw::RedisModuleCtx, beside: Beside) -> Result<(), String> {
+pub fn register(ctx: &Context, beside: Beside) -> Result<(), String> {
     let mut methods = raw::RedisModuleTypeMethods {
         version: u64::from(raw::REDISMODULE_TYPE_METHOD_VERSION),
         rdb_load: Some(rdb_load),
@@ -67,7 +67,7 @@ pub fn register(ctx: *mut raw::RedisModuleCtx, beside: Beside) -> Result<(), Str
     };
     // SAFETY: `ctx` is the context of the load; the server copies the table.
     let handle = unsafe {
-        api!(RedisModule_CreateDataType)(ctx, NAME.as_ptr(), ENCODING_VERSION, &mut methods)
+        api!(RedisModule_CreateDataType)(ctx.ctx, NAME.as_ptr(), ENCODING_VERSION, &mut methods)
     };
     if handle.is_null() {
         return Err("the server refused the data type rl-limit1".into());

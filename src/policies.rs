@@ -109,22 +109,24 @@ fn encoded(main: &MainThread) -> Option<Vec<u8>> {
 /// Saves the policies beside the keys. Servers before 7.2 call this one, and write a header even if it
 /// writes nothing.
 pub unsafe extern "C" fn aux_save_always(io: *mut raw::RedisModuleIO, _: c_int) {
-    // SAFETY: the server saves on its main thread, or in a child.
-    let main = unsafe { MainThread::in_callback() };
-    save(io, encoded(&main).unwrap_or_default());
+    // SAFETY: the server saves on its main thread, or in a child, and `io` is that save.
+    unsafe { save(io, encoded(&MainThread::in_callback()).unwrap_or_default()) };
 }
 
 /// Saves the policies, if there are any. An RDB without them can be loaded without the module.
 pub unsafe extern "C" fn aux_save(io: *mut raw::RedisModuleIO, _: c_int) {
     // SAFETY: as above.
-    let main = unsafe { MainThread::in_callback() };
-    if let Some(bytes) = encoded(&main) {
-        save(io, bytes);
+    unsafe {
+        if let Some(bytes) = encoded(&MainThread::in_callback()) {
+            save(io, bytes);
+        }
     }
 }
 
-fn save(io: *mut raw::RedisModuleIO, bytes: Vec<u8>) {
-    // SAFETY: `io` is the save that is going on; the buffer outlives the call.
+/// # Safety
+/// `io` is the save that is going on.
+unsafe fn save(io: *mut raw::RedisModuleIO, bytes: Vec<u8>) {
+    // SAFETY: `io` is the caller's; the buffer outlives the call.
     unsafe { api!(RedisModule_SaveStringBuffer)(io, bytes.as_ptr().cast(), bytes.len()) };
 }
 

@@ -94,7 +94,7 @@ pub fn register(ctx: &Context) -> Result<(), String> {
         aux_load: Some(policies::aux_load),
         unlink: Some(events::on_unlink),
     };
-    data_type::register(ctx.ctx, beside)?;
+    data_type::register(ctx, beside)?;
     events::subscribe(ctx)?;
     listener::subscribe(ctx);
     COMMANDS.iter().try_for_each(|command| create(ctx, command))?;
@@ -145,17 +145,19 @@ fn accepted(status: c_int, entry: &Entry) -> Result<(), String> {
 /// Tells the server what it shows about a command that was created.
 fn tell(ctx: &Context, entry: &Entry, full_name: &CStr) -> Result<(), String> {
     // SAFETY: `ctx` is the context of the load; the command was created before.
-    let (command, described) = unsafe {
+    unsafe {
         let command = api!(RedisModule_GetCommand)(ctx.ctx, full_name.as_ptr());
-        (command, describe(command, entry))
-    };
-    accepted(described, entry)?;
-    set_categories(command, entry.flags);
+        accepted(describe(command, entry), entry)?;
+        set_categories(command, entry.flags);
+    }
     Ok(())
 }
 
 /// Puts a command into the ACL categories of its flags, on servers that let modules do so (7.2).
-fn set_categories(command: *mut raw::RedisModuleCommand, flags: &CStr) {
+///
+/// # Safety
+/// The command is one that the server handed out while it loads the module.
+unsafe fn set_categories(command: *mut raw::RedisModuleCommand, flags: &CStr) {
     let flags = flags.to_string_lossy();
     let categories = flags.split(' ').filter_map(|flag| match flag {
         "write" | "fast" | "admin" => Some(flag),
@@ -164,7 +166,7 @@ fn set_categories(command: *mut raw::RedisModuleCommand, flags: &CStr) {
     });
     let categories = categories.collect::<Vec<_>>().join(" ");
     let categories = CString::new(categories).unwrap_or_default();
-    // SAFETY: the table of the API is only read, and the server copies the string.
+    // SAFETY: the command is the caller's, and the server copies the string.
     unsafe {
         if let Some(set) = raw::RedisModule_SetCommandACLCategories {
             set(command, categories.as_ptr());

@@ -40,21 +40,15 @@ pub fn with_rules<T>(
 /// Strings that an application repeats are few: one for each endpoint, mostly.
 const PLACES: usize = 256;
 
-/// A table that stays on the main thread, with all that it hands out.
-struct OnMainThread(Table);
-
-// SAFETY: `RedisGILGuard` lets only the main thread in, so that the counts of the entries are
-// changed by one thread, and nothing here hands an entry to another one.
-unsafe impl Send for OnMainThread {}
-
 lazy_static! {
-    static ref TABLE: RedisGILGuard<OnMainThread> =
-        RedisGILGuard::new(OnMainThread(Table::new(PLACES)));
+    /// It counts references to its entries without atomics, so these must stay on the main thread, as
+    /// they do: nothing here hands one to another thread.
+    static ref TABLE: RedisGILGuard<Table> = RedisGILGuard::new(Table::new(PLACES));
 }
 
 /// The rules of a string, `None` when it is to be parsed.
 fn recall(main: &MainThread, text: &[u8], form: Form) -> Option<Rc<Remembered>> {
-    TABLE.lock(main).0.recall(text, form)
+    TABLE.lock(main).recall(text, form)
 }
 
 /// What `INFO rl` tells of the table.
@@ -69,7 +63,7 @@ pub struct Figures {
 
 /// See [`Figures`].
 pub fn figures(main: &MainThread) -> Figures {
-    let table = &TABLE.lock(main).0;
+    let table = TABLE.lock(main);
     let (count, bytes) = table.size();
     Figures { parsed: table.parsed(), count, bytes }
 }

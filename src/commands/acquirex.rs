@@ -28,10 +28,9 @@ impl Command for AcquireX {
             args: &[
                 KEYS,
                 rules(
-                    "One rule, or one for each key: WINDOW ms LIMIT n ALGO \
-                    {algorithms} [BURST n] [OFFSET ms] [BLOCK ms] \
-                    [COST n] [NAME name]; then [UPTO n] [ID id] [XX] [RESERVE ms] [TIMEOUT ms] [FORCE] \
-                    [WITHKEYS]",
+                    "One rule, or one for each key: WINDOW ms LIMIT n ALGO {algorithms} [BURST n] \
+                    [OFFSET ms] [BLOCK ms] [COST n] [NAME name]; then [UPTO n] [ID id] [XX] \
+                    [RESERVE ms] [TIMEOUT ms] [FORCE] [WITHKEYS]",
                 ),
             ],
         },

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, CString};
 use std::io;
 
-use redis_module::raw;
+use redis_module::{Context, raw};
 
 use super::seats::{Said, Seat};
 use crate::acquisition::Reply;
@@ -74,7 +74,7 @@ fn is_permitted(seat: &Seat) -> bool {
 const NO_PERMISSION: &CStr = c"NOPERM the user may no longer run this command on these keys";
 
 /// Makes the call of a waiter again, at the moment of a look.
-pub fn make(ctx: *mut raw::RedisModuleCtx, seat: &Seat, now_ms: i64, last: bool) -> Outcome {
+pub fn make(ctx: &Context, seat: &Seat, now_ms: i64, last: bool) -> Outcome {
     if !is_permitted(seat) {
         return Outcome::Answer(Said::Error(NO_PERMISSION.into()));
     }
@@ -84,10 +84,10 @@ pub fn make(ctx: *mut raw::RedisModuleCtx, seat: &Seat, now_ms: i64, last: bool)
     // replicate what it writes, give errors as replies, with the checks of a script, and a vector of
     // arguments with its length.
     let (said, refusal) = unsafe {
-        api!(RedisModule_SelectDb)(ctx, seat.db());
+        api!(RedisModule_SelectDb)(ctx.ctx, seat.db());
         let (args, len) = (argv.as_mut_ptr().add(1), argv.len() - 1);
         let name = c"RL.ACQUIREX".as_ptr();
-        let reply = api!(RedisModule_Call)(ctx, name, c"!ESMv".as_ptr(), args, len);
+        let reply = api!(RedisModule_Call)(ctx.ctx, name, c"!ESMv".as_ptr(), args, len);
         let refusal = io::Error::last_os_error().raw_os_error();
         let said = read_reply(reply);
         api!(RedisModule_FreeCallReply)(reply);
@@ -156,16 +156,16 @@ unsafe fn read_reply(reply: *mut raw::RedisModuleCallReply) -> Option<Said> {
 
 /// Corrects limiters that are ahead of a clock that stepped back, as any write to them does. `keys` are
 /// places. Says whether that was possible.
-pub fn correct(ctx: *mut raw::RedisModuleCtx, seat: &Seat, keys: &[usize]) -> bool {
+pub fn correct(ctx: &Context, seat: &Seat, keys: &[usize]) -> bool {
     let (argv, _) = seat.argv();
     let mut keys: Vec<_> = keys.iter().filter_map(|key| argv.get(key + 1).copied()).collect();
     // SAFETY: as in `make`, and "cc" takes two C strings. A refund of nothing changes nothing else.
     unsafe {
-        api!(RedisModule_SelectDb)(ctx, seat.db());
+        api!(RedisModule_SelectDb)(ctx.ctx, seat.db());
         let (args, len) = (keys.as_mut_ptr(), keys.len());
         let (name, format) = (c"RL.REFUND".as_ptr(), c"!ESMvcc".as_ptr());
         let (word, none) = (c"COST".as_ptr(), c"0".as_ptr());
-        let reply = api!(RedisModule_Call)(ctx, name, format, args, len, word, none);
+        let reply = api!(RedisModule_Call)(ctx.ctx, name, format, args, len, word, none);
         if reply.is_null() {
             return false;
         }

@@ -76,7 +76,7 @@ fn on_cron(ctx: &Context, _: u64) {
 
 /// Makes the timer ready, and asks the server to tell when databases change places.
 pub fn subscribe(ctx: &Context) -> Result<(), String> {
-    queue::prepare(ctx, ctx.ctx, Some(service::on_timer));
+    queue::prepare(ctx, Some(service::on_timer));
     let swaps = raw::RedisModuleEvent { id: raw::REDISMODULE_EVENT_SWAPDB, dataver: 1 };
     // SAFETY: `ctx` is the context of the load.
     match unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx.ctx, swaps, Some(on_swap)) } {

@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lazy_static::lazy_static;
-use redis_module::{RedisGILGuard, RedisLockIndicator, raw};
+use redis_module::{Context, RedisGILGuard, RedisLockIndicator, raw};
 use rl_core::queue::Queue;
 use smallvec::SmallVec;
 
@@ -42,14 +42,10 @@ lazy_static! {
 static WAITERS: AtomicUsize = AtomicUsize::new(0);
 
 /// Makes the timer ready, which runs `on_timer`. That begins with [`timer_fired`].
-pub fn prepare(
-    lock: &impl RedisLockIndicator,
-    ctx: *mut raw::RedisModuleCtx,
-    on_timer: raw::RedisModuleTimerProc,
-) {
+pub fn prepare(ctx: &Context, on_timer: raw::RedisModuleTimerProc) {
     // SAFETY: `ctx` is the context of the load.
-    let ctx = unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(ctx) };
-    STATE.lock(lock).service = Some(Service { ctx, on_timer });
+    let detached = unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(ctx.ctx) };
+    STATE.lock(ctx).service = Some(Service { ctx: detached, on_timer });
 }
 
 /// Looks at the queue, or changes it. Nothing that can call back into this module may run inside:

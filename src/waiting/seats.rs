@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 use lazy_static::lazy_static;
 use libc::{c_int, c_void};
-use redis_module::{RedisGILGuard, raw};
+use redis_module::{Context, RedisGILGuard, raw};
 use rl_core::grammar::Arguments;
 use rl_core::queue::{Queue, Ticket};
 use rl_core::slot::{name_in, slot};
@@ -96,14 +96,12 @@ pub struct Seat {
 impl Seat {
     /// Blocks the client of a call, without an end.
     pub fn take(call: &Call, wish: Wish, deadline_us: i64) -> Seat {
-        let told = call.is_in_cluster().then(|| NonNull::from(Box::leak(Box::default())));
-        let client = match told {
-            Some(told) => block_on_key(call, &name_in(slot(call.get(0))), told),
-            // SAFETY: the context is that of the client's command, which may be blocked.
-            None => unsafe {
-                let (reply, timeout) = (Some(on_answer as _), Some(on_unblocked as _));
-                api!(RedisModule_BlockClient)(call.context(), reply, timeout, Some(free_said), 0)
-            },
+        let (client, told) = match call.is_in_cluster() {
+            true => {
+                let (client, told) = block_on_key(call, &name_in(slot(call.get(0))));
+                (client, Some(told))
+            }
+            false => (block_plainly(call), None),
         };
         // SAFETY: the client was blocked just now.
         unsafe { api!(RedisModule_SetDisconnectCallback)(client, Some(on_disconnected)) };
@@ -142,13 +140,13 @@ impl Seat {
     }
 
     /// Runs something that reads its arguments as a command does.
-    pub fn as_call<T>(&self, ctx: *mut raw::RedisModuleCtx, run: impl FnOnce(&Call) -> T) -> T {
+    pub fn as_call<T>(&self, ctx: &Context, run: impl FnOnce(&Call) -> T) -> T {
         let (mut argv, argc) = self.argv();
         // SAFETY: the context is that of the running callback, and the arguments are retained as long
         // as the seat.
         unsafe {
-            api!(RedisModule_SelectDb)(ctx, self.db);
-            run(&Call::new(ctx, argv.as_mut_ptr(), argc))
+            api!(RedisModule_SelectDb)(ctx.ctx, self.db);
+            run(&Call::new(ctx.ctx, argv.as_mut_ptr(), argc))
         }
     }
 
@@ -190,11 +188,20 @@ impl Drop for Seat {
     }
 }
 
+fn block_plainly(call: &Call) -> *mut raw::RedisModuleBlockedClient {
+    // SAFETY: the context is that of the client's command, which may be blocked.
+    unsafe {
+        let (reply, timeout) = (Some(on_answer as _), Some(on_unblocked as _));
+        api!(RedisModule_BlockClient)(call.context(), reply, timeout, Some(free_said), 0)
+    }
+}
+
+/// Blocks a client on a key, and says where its answer is to be left.
 fn block_on_key(
     call: &Call,
     key: &[u8],
-    told: NonNull<Option<Said>>,
-) -> *mut raw::RedisModuleBlockedClient {
+) -> (*mut raw::RedisModuleBlockedClient, NonNull<Option<Said>>) {
+    let told = NonNull::from(Box::leak(Box::<Option<Said>>::default()));
     // SAFETY: the context is that of the client's command, which may be blocked; the server retains
     // the key, and has `free_told` free what it keeps.
     unsafe {
@@ -211,7 +218,7 @@ fn block_on_key(
             told.as_ptr().cast(),
         );
         api!(RedisModule_FreeString)(null, key);
-        client
+        (client, told)
     }
 }
 
@@ -316,6 +323,6 @@ unsafe extern "C" fn free_said(_: *mut raw::RedisModuleCtx, said: *mut c_void) {
 }
 
 unsafe extern "C" fn free_told(_: *mut raw::RedisModuleCtx, told: *mut c_void) {
-    // SAFETY: boxed by `Seat::take`, and the server lets go of it.
+    // SAFETY: boxed by `block_on_key`, and the server lets go of it.
     drop(unsafe { Box::from_raw(told.cast::<Option<Said>>()) });
 }

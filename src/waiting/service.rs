@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use libc::c_void;
-use redis_module::raw;
+use redis_module::{Context, raw};
 use rl_core::queue::{Queue, Task, Ticket};
 
 use super::attempt::{Outcome, correct, make};
@@ -36,7 +36,7 @@ const NOT_YET_MS: i64 = 5;
 /// What the timer runs.
 pub unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
     // SAFETY: the server fires timers on its main thread.
-    let slice = Slice { ctx, main: unsafe { MainThread::in_callback() } };
+    let slice = Slice { ctx: Context::new(ctx), main: unsafe { MainThread::in_callback() } };
     queue::timer_fired(&slice.main);
     // SAFETY: a plain getter.
     let paused = unsafe { api!(RedisModule_AvoidReplicaTraffic)() } != 0;
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _: *mut c_void)
 
 /// One run of the timer.
 struct Slice {
-    ctx: *mut raw::RedisModuleCtx,
+    ctx: Context,
     main: MainThread,
 }
 
@@ -105,7 +105,7 @@ impl Slice {
         let Some(ticket) = self.queue(|queue| queue.expired(clock_us())) else { return false };
         if let Some(seat) = leave(&self.main, ticket) {
             counters::count_wait(WaitEnd::TimedOut);
-            let denial = seat.as_call(self.ctx, |call| denial(call, seat.wish(), clock_ms()));
+            let denial = seat.as_call(&self.ctx, |call| denial(call, seat.wish(), clock_ms()));
             let said = match denial {
                 Ok(reply) => Said::Reply(reply),
                 Err(failure) => Said::Error(failure.message()),
@@ -118,7 +118,7 @@ impl Slice {
     /// Answers a waiter what its call is answered now. Says whether it was granted, or denied.
     fn end(&self, ticket: Ticket) -> Option<bool> {
         let seat = self.seat(ticket)?;
-        let said = match make(self.ctx, &seat, clock_ms(), true) {
+        let said = match make(&self.ctx, &seat, clock_ms(), true) {
             Outcome::Answer(said) => said,
             Outcome::NotYet => Said::Error(c"ERR internal error".into()),
             Outcome::SlotRefused(said) => Said::Error(said.into()),
@@ -163,7 +163,7 @@ impl Slice {
     fn look_at_one(&self, ticket: Ticket, key: usize) -> Option<SeenKey> {
         let seat = self.seat(ticket)?;
         let left_ms = seat.left_ms(clock_us());
-        Some(seat.as_call(self.ctx, |call| at_one(call, seat.wish(), key, clock_ms(), left_ms)))
+        Some(seat.as_call(&self.ctx, |call| at_one(call, seat.wish(), key, clock_ms(), left_ms)))
     }
 
     fn stand(&self, ticket: Ticket, key: usize, for_ms: i64) {
@@ -187,8 +187,8 @@ impl Slice {
         };
         let now_ms = clock_ms();
         let left_ms = seat.left_ms(clock_us());
-        let look = || seat.as_call(self.ctx, |call| at_all(call, seat.wish(), now_ms, left_ms));
-        let seen = look().or_else(|ahead| match correct(self.ctx, &seat, &ahead) {
+        let look = || seat.as_call(&self.ctx, |call| at_all(call, seat.wish(), now_ms, left_ms));
+        let seen = look().or_else(|ahead| match correct(&self.ctx, &seat, &ahead) {
             true => look(),
             false => Err(ahead),
         });
@@ -212,7 +212,7 @@ impl Slice {
 
     /// Calls the command of a waiter who can be served.
     fn serve(&self, ticket: Ticket, seat: &Seat, now_ms: i64) {
-        match make(self.ctx, seat, now_ms, false) {
+        match make(&self.ctx, seat, now_ms, false) {
             Outcome::Answer(said) => {
                 self.answer(ticket, said);
             }
