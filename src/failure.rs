@@ -11,7 +11,7 @@ use rl_core::policy::MOST_TEMPORARY;
 pub enum Failure {
     /// A malformed request.
     Request(Box<RequestError>),
-    /// A key holds something else than a limiter.
+    /// The value of a key is no limiter.
     WrongType,
     /// Keys of several hash slots.
     CrossSlot,

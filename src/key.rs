@@ -22,7 +22,7 @@ pub enum Access {
     Write,
 }
 
-/// A key opened by a call, closed on drop. It holds a limiter or nothing.
+/// A key opened by a call, closed on drop. Its value is a limiter, if it has one.
 ///
 /// Two of one call never name the same key, which the grammar refuses, so the references that they
 /// hand out do not alias.
@@ -39,7 +39,7 @@ impl<'call> Key<'call> {
     /// nothing.
     ///
     /// # Errors
-    /// The key holds something else than a limiter.
+    /// The value of the key is no limiter.
     pub fn open(call: &'call Call, index: usize, access: Access) -> Result<Key<'call>, Failure> {
         let (ctx, name) = (call.context(), call.string(index));
         let mode = match access {
@@ -47,8 +47,8 @@ impl<'call> Key<'call> {
             Access::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
         };
         // SAFETY: context and name belong to the running command, which `Key` borrows. For reading, a
-        // missing key is null, which all functions here accept. The value of a key of our type is a limiter that
-        // `data_type` allocated.
+        // missing key is null, which all functions here accept. The value of a key of our type is a
+        // limiter that was boxed in `data_type` or here.
         unsafe {
             let key = api!(RedisModule_OpenKey)(ctx, name, mode as i32);
             let mut opened = Key { ctx, name, key, limiter: None, call: PhantomData };
@@ -128,7 +128,7 @@ impl<'call> Key<'call> {
         }
     }
 
-    /// Makes the key hold this limiter. The key is open for writing.
+    /// Makes this limiter the value. The key is open for writing.
     pub fn replace(&mut self, limiter: Limiter) {
         *self.limiter_mut() = limiter;
         self.changed(None);

@@ -55,7 +55,7 @@ impl<'call> OpenKeys<'call> {
     /// Opens the keys that the first `count` arguments are. In place, since it is many bytes.
     ///
     /// # Errors
-    /// Keys of several hash slots where that is validated, or a key that holds something else.
+    /// Keys of several hash slots where that is validated, or a key whose value is no limiter.
     pub fn open(&mut self, count: usize, access: Access, now_ms: i64) -> Result<(), Failure> {
         check_slots(self.call, count)?;
         for index in 0..count {
