@@ -53,8 +53,8 @@ impl Call {
     /// The call of a command, as a callback gets it.
     ///
     /// # Safety
-    /// The server runs the callback whose context this is, on its main thread, and the arguments live
-    /// as long as the call.
+    /// The server runs the callback whose context this is, on its main thread, and the arguments
+    /// live as long as the call.
     pub unsafe fn new(
         ctx: *mut raw::RedisModuleCtx,
         argv: *mut *mut raw::RedisModuleString,
@@ -70,7 +70,8 @@ impl Call {
         self.ctx
     }
 
-    /// Retains the name and the arguments beyond the call. The caller frees each, without a context.
+    /// Retains the name and the arguments beyond the call. The caller frees each, without a
+    /// context.
     pub fn retain(&self) -> Vec<*mut raw::RedisModuleString> {
         // SAFETY: `argv` has `argc` elements. Without a context the server does not free by itself.
         let retain =
@@ -93,7 +94,8 @@ impl Call {
         (index + 1 < self.argc).then(|| unsafe { *self.argv.add(index + 1) })
     }
 
-    /// The server's own string of an argument, null when there is none. It lives as long as the call.
+    /// The server's own string of an argument, null when there is none. It lives as long as the
+    /// call.
     pub fn string(&self, index: usize) -> *mut raw::RedisModuleString {
         self.arg(index).unwrap_or(ptr::null_mut())
     }

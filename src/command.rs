@@ -22,8 +22,9 @@ pub trait Command {
     fn run(call: &Call) -> Result<(), Failure>;
 }
 
-/// The function that the server calls for a command. A panic would take the whole server with it, and
-/// unwinding into C is undefined: it ends here as an error reply. No code path is meant to reach that.
+/// The function that the server calls for a command. A panic would take the whole server with it,
+/// and unwinding into C is undefined: it ends here as an error reply. No code path is meant to
+/// reach that.
 pub unsafe extern "C" fn guarded<C: Command>(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,

@@ -1,7 +1,8 @@
 //! The configuration: `rl.*` in redis.conf and `CONFIG SET`, without the prefix as load arguments.
 //!
-//! The crate's macro is not used: it ignores load arguments that it does not know and values that the
-//! server refused, and a limiter must not start with another configuration than the one written down.
+//! The crate's macro is not used: it ignores load arguments that it does not know and values that
+//! the server refused, and a limiter must not start with another configuration than the one written
+//! down.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
@@ -102,8 +103,8 @@ mod words {
     }
 }
 
-/// A configuration that is a word. It is an atomic: each call reads it, and a lock would cost more than
-/// what the word decides.
+/// A configuration that is a word. It is an atomic: each call reads it, and a lock would cost more
+/// than what the word decides.
 struct Choice<T> {
     name: &'static str,
     cell: AtomicI32,

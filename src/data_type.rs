@@ -29,8 +29,8 @@ pub fn handle() -> *mut raw::RedisModuleType {
     HANDLE.load(Ordering::Relaxed)
 }
 
-/// Callbacks of the type that concern more than its values. The registry hands them over, so that the
-/// type need not know who is concerned.
+/// Callbacks of the type that concern more than its values. The registry hands them over, so that
+/// the type need not know who is concerned.
 pub struct Beside {
     /// Saves what is beside the keys, if there is anything.
     pub aux_save: raw::RedisModuleTypeAuxSaveFunc,
@@ -263,8 +263,8 @@ unsafe fn move_leases(ctx: *mut raw::RedisModuleDefragCtx, leases: &mut Leases) 
 /// Where an allocation was moved to, `None` when it stays. One that was moved is gone where it was.
 ///
 /// # Safety
-/// The context is that of the defragmentation that is going on, the allocation is one of the server's
-/// allocator, and the caller replaces every pointer to it.
+/// The context is that of the defragmentation that is going on, the allocation is one of the
+/// server's allocator, and the caller replaces every pointer to it.
 unsafe fn moved(
     ctx: *mut raw::RedisModuleDefragCtx,
     allocation: *mut c_void,

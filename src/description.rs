@@ -59,8 +59,8 @@ fn key_spec(keys: &KeyRange) -> raw::RedisModuleCommandKeySpec {
     spec
 }
 
-/// The arguments in the form of the server: a list that ends with zeroes, in which an argument can have
-/// a list of its own.
+/// The arguments in the form of the server: a list that ends with zeroes, in which an argument can
+/// have a list of its own.
 struct Args {
     list: Vec<raw::RedisModuleCommandArg>,
     /// The lists and the strings that the list points to.

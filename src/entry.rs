@@ -124,8 +124,8 @@ pub const fn pair(name: &'static CStr, token: &'static CStr, kind: Kind) -> Arg 
     Arg { token: Some(token), ..value(name, kind) }
 }
 
-/// Rules and options as they stand in one argument. The summary shows their grammar, which the server
-/// cannot.
+/// Rules and options as they stand in one argument. The summary shows their grammar, which the
+/// server cannot.
 pub const fn rules(grammar: &'static str) -> Arg {
     Arg { summary: Some(grammar), ..value(c"rules", Kind::Text) }
 }

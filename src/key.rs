@@ -46,9 +46,9 @@ impl<'call> Key<'call> {
             Access::Read => raw::REDISMODULE_READ,
             Access::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
         };
-        // SAFETY: context and name belong to the running command, which `Key` borrows. For reading, a
-        // missing key is null, which all functions here accept. The value of a key of our type is a
-        // limiter that was boxed in `data_type` or here.
+        // SAFETY: context and name belong to the running command, which `Key` borrows. For reading,
+        // a missing key is null, which all functions here accept. The value of a key of our type is
+        // a limiter that was boxed in `data_type` or here.
         unsafe {
             let key = api!(RedisModule_OpenKey)(ctx, name, mode as i32);
             let mut opened = Key { ctx, name, key, limiter: None, call: PhantomData };
@@ -107,8 +107,8 @@ impl<'call> Key<'call> {
         }
     }
 
-    /// Moves the TTL, if it is to be moved, and tells clients that WATCH or track the key. The module
-    /// switched off the server's own signal, which would go out for denials too.
+    /// Moves the TTL, if it is to be moved, and tells clients that WATCH or track the key. The
+    /// module switched off the server's own signal, which would go out for denials too.
     pub fn changed(&self, expire_at_ms: Option<i64>) {
         // SAFETY: the key is open for writing; context and name belong to the running command.
         unsafe {

@@ -4,7 +4,8 @@
 //! # Layout
 //!
 //! A module imports only those that stand below it, so no two import each other, not even around a
-//! corner. (Of [`waiting`] that holds file by file: its queue is below all that tells it of changes.)
+//! corner. (Of [`waiting`] that holds file by file: its queue is below all that tells it of
+//! changes.)
 //!
 //! | module | what it is for |
 //! |---|---|
@@ -24,8 +25,8 @@
 //! | [`algorithms`], [`config`], [`log`] | the list of the algorithms, the configuration, the server's log |
 //! | [`api`] | functions and clocks of the server, and the proof of its main thread |
 //!
-//! The limiter itself is in `rl_core`, which knows nothing of Redis and has no `unsafe`. Here `unsafe`
-//! is where the server's API is called, and in the callbacks that it calls.
+//! The limiter itself is in `rl_core`, which knows nothing of Redis and has no `unsafe`. Here
+//! `unsafe` is where the server's API is called, and in the callbacks that it calls.
 
 mod acquisition;
 mod algorithms;

@@ -4,22 +4,24 @@
 //! AOF, replicas or a replication backlog drops it at once. On such a server the module only counts
 //! the change, for the save points ([`crate::propagation::count_change`]).
 //!
-//! The module checks once a second whether anyone is listening, and assumes so again upon each event
-//! with which a listener can begin. A listener starts from the data of some moment and receives what
-//! follows it. That moment is
+//! The module checks once a second whether anyone is listening, and assumes so again upon each
+//! event with which a listener can begin. A listener starts from the data of some moment and
+//! receives what follows it. That moment is
 //!
-//! - a fork, for the RDB of a full sync (to disk, diskless, by two channels), for a saved RDB and for
-//!   an AOF that is switched on or rewritten: the event of the fork comes before the child exists;
-//! - a `SAVE`, which forks nothing: the event of persistence comes before the first byte is written;
+//! - a fork, for the RDB of a full sync (to disk, diskless, by two channels), for a saved RDB and
+//!   for an AOF that is switched on or rewritten: its event comes before the child exists;
+//! - a `SAVE`, which forks nothing: the event of persistence comes before the first byte is
+//!   written;
 //! - a change of role: a backlog and its history outlive it.
 //!
 //! In a cluster the module always assumes a listener, since a slot that migrates has one that no
-//! field of INFO shows. So no listener misses a change that its data lack, on Redis 7.0 to 8.2 and on
-//! Valkey 8.0 to 9.1; check that for each new server.
+//! field of INFO shows. So no listener misses a change that its data lack, on Redis 7.0 to 8.2 and
+//! on Valkey 8.0 to 9.1; check that for each new server.
 //!
 //! A backlog begins with the `SYNC` or `PSYNC` of a first replica, which no event announces, and it
-//! may lack changes until its fork. No replica has data from that time. A client that asks by hand for
-//! the history of such a backlog gets it with gaps, but never a call to run by a clock of its own.
+//! may lack changes until its fork. No replica has data from that time. A client that asks by hand
+//! for the history of such a backlog gets it with gaps, but never a call to run by a clock of its
+//! own.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};

@@ -1,7 +1,7 @@
 //! The server's log, safe for any text.
 //!
-//! The crate's logging functions pass the message to the server as a printf *format*, and panic on a
-//! NUL byte: a `%n` in a key would crash the server. So everything is logged through this file.
+//! The crate's logging functions pass the message to the server as a printf *format*, and panic on
+//! a NUL byte: a `%n` in a key would crash the server. So everything is logged through this file.
 
 use std::sync::Mutex;
 

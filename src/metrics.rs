@@ -40,8 +40,8 @@ impl Section {
         self.named_counts(&mut Vec::new(), "", name.as_bytes(), counts);
     }
 
-    /// Writes a field as the server would write a dictionary, but in one call: there can be a hundred
-    /// thousand of them. `text` is room to write in.
+    /// Writes a field as the server would write a dictionary, but in one call: there can be a
+    /// hundred thousand of them. `text` is room to write in.
     fn named_counts(&self, text: &mut Vec<u8>, prefix: &str, name: &[u8], counts: Counts) {
         text.clear();
         text.extend([prefix.as_bytes(), name, b"\0"].into_iter().flatten());

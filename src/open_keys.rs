@@ -89,8 +89,8 @@ impl<'call> OpenKeys<'call> {
         }
     }
 
-    /// Carries out a plain call: see [`rl_core::plain`]. `None`, and nothing is changed, when the call
-    /// is not plain.
+    /// Carries out a plain call: see [`rl_core::plain`]. `None`, and nothing is changed, when the
+    /// call is not plain.
     pub fn acquire_plain(&mut self, rules: &[Named<'_>], terms: &Terms<'_>) -> Option<Plain> {
         if !self.corrections.is_empty() {
             return None;
@@ -131,8 +131,8 @@ impl<'call> OpenKeys<'call> {
         self.propagate(taken.len(), effects);
     }
 
-    /// Applies effects to their keys and sends them on as one command. Limiters that had to be corrected
-    /// are written even without an effect.
+    /// Applies effects to their keys and sends them on as one command. Limiters that had to be
+    /// corrected are written even without an effect.
     pub fn write(&mut self, mut changes: Changes) {
         if !self.corrections.is_empty() {
             let corrections = std::mem::take(&mut self.corrections);
@@ -172,8 +172,8 @@ impl<'call> OpenKeys<'call> {
     }
 }
 
-/// Tells the queue that a key, an argument, changed: the first who waits for it may be served now, or
-/// the key may deny everyone for longer than they wait.
+/// Tells the queue that a key, an argument, changed: the first who waits for it may be served now,
+/// or the key may deny everyone for longer than they wait.
 #[inline(always)]
 fn wake(call: &Call, key: usize, may_deny_longer: bool) {
     if queue::waiters() > 0 {

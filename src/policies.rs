@@ -1,8 +1,8 @@
 //! The policies of this server: kept in the module, saved beside the keys, sent to replicas.
 //!
-//! They belong to the server, not to a hash slot: in a cluster they are set on each primary. A primary
-//! without policies sends none, so they are cleared when a load or a full sync begins. They are not
-//! part of an AOF that was rewritten without its RDB preamble.
+//! They belong to the server, not to a hash slot: in a cluster they are set on each primary. A
+//! primary without policies sends none, so they are cleared when a load or a full sync begins. They
+//! are not part of an AOF that was rewritten without its RDB preamble.
 //!
 //! With `repl-diskless-load swapdb` a replica keeps its data until a full sync is complete, and may
 //! answer reads from them. Until then the policies that arrive are kept aside, as the server keeps
@@ -106,8 +106,8 @@ fn encoded(main: &MainThread) -> Option<Vec<u8>> {
     Some(encode(entries))
 }
 
-/// Saves the policies beside the keys. Servers before 7.2 call this one, and write a header even if it
-/// writes nothing.
+/// Saves the policies beside the keys. Servers before 7.2 call this one, and write a header even if
+/// it writes nothing.
 pub unsafe extern "C" fn aux_save_always(io: *mut raw::RedisModuleIO, _: c_int) {
     // SAFETY: the server saves on its main thread, or in a child, and `io` is that save.
     unsafe { save(io, encoded(&MainThread::in_callback()).unwrap_or_default()) };

@@ -70,8 +70,8 @@ impl Drop for Effects<'_> {
     }
 }
 
-/// Counts a change for the server's save points and sends nothing: a command that goes neither to the
-/// AOF nor to replicas.
+/// Counts a change for the server's save points and sends nothing: a command that goes neither to
+/// the AOF nor to replicas.
 pub fn count_change(call: &Call) {
     // SAFETY: the context is that of the running command. "AR" takes no argument.
     unsafe { api!(RedisModule_Replicate)(call.context(), EFFECT.as_ptr(), c"AR".as_ptr()) };

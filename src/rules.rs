@@ -1,5 +1,5 @@
-//! The rules of a call that stand in one argument. A string that came before is not parsed again: see
-//! [`rl_core::grammar::remembered`].
+//! The rules of a call that stand in one argument. A string that came before is not parsed again:
+//! see [`rl_core::grammar::remembered`].
 
 use std::rc::Rc;
 
@@ -41,8 +41,8 @@ pub fn with_rules<T>(
 const PLACES: usize = 256;
 
 lazy_static! {
-    /// It counts references to its entries without atomics, so these must stay on the main thread, as
-    /// they do: nothing here hands one to another thread.
+    /// It counts references to its entries without atomics, so these must stay on the main thread,
+    /// as they do: nothing here hands one to another thread.
     static ref TABLE: RedisGILGuard<Table> = RedisGILGuard::new(Table::new(PLACES));
 }
 

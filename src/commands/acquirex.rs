@@ -50,8 +50,8 @@ impl Command for AcquireX {
     }
 }
 
-/// Answers a call that would rather wait than be denied; `None` when its client waits. A function of
-/// its own, since it takes much of the stack.
+/// Answers a call that would rather wait than be denied; `None` when its client waits. A function
+/// of its own, since it takes much of the stack.
 #[inline(never)]
 fn answer_or_wait(
     call: &Call,

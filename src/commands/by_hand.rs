@@ -1,5 +1,5 @@
-//! Changing limiters by hand, as `RL.REFUND`, `RL.RELEASE`, `RL.BLOCK` and `RL.EXEMPT` do. Each answers
-//! how many limiters it changed.
+//! Changing limiters by hand, as `RL.REFUND`, `RL.RELEASE`, `RL.BLOCK` and `RL.EXEMPT` do. Each
+//! answers how many limiters it changed.
 
 use rl_core::effect::Effect;
 use rl_core::grammar::by_hand::parse_hold;
@@ -12,8 +12,8 @@ use crate::failure::Failure;
 use crate::key::Access;
 use crate::open_keys::{Changes, OpenKeys};
 
-/// Changes the limiters that the first `count` arguments name as `change` says, and answers how many it
-/// changed.
+/// Changes the limiters that the first `count` arguments name as `change` says, and answers how
+/// many it changed.
 pub fn change_each(
     call: &Call,
     count: usize,

@@ -21,7 +21,8 @@ pub enum Outcome {
     Answer(Said),
     /// It was denied, which is no answer yet.
     NotYet,
-    /// The server refuses the hash slot of the keys for now. The error to answer, if the wait is over.
+    /// The server refuses the hash slot of the keys for now. The error to answer, if the wait is
+    /// over.
     SlotRefused(&'static CStr),
 }
 
@@ -43,8 +44,8 @@ pub fn is_last() -> Option<bool> {
     GOING_ON.get().map(|attempt| attempt.last)
 }
 
-/// The moment by which a call with a `TIMEOUT` is judged: for an attempt, that of its look, since the
-/// server's clock may have run on.
+/// The moment by which a call with a `TIMEOUT` is judged: for an attempt, that of its look, since
+/// the server's clock may have run on.
 pub fn now_ms(call: &Call) -> i64 {
     match GOING_ON.get() {
         None => call.now_ms(),
@@ -81,8 +82,8 @@ pub fn make(ctx: &Context, seat: &Seat, now_ms: i64, last: bool) -> Outcome {
     let (mut argv, _) = seat.argv();
     GOING_ON.set(Some(Attempt { now_ms, last, ran: false }));
     // SAFETY: the context is that of the timer, and the seat retains the arguments. "!ESMv":
-    // replicate what it writes, give errors as replies, with the checks of a script, and a vector of
-    // arguments with its length.
+    // replicate what it writes, give errors as replies, with the checks of a script, and a vector
+    // of arguments with its length.
     let (said, refusal) = unsafe {
         api!(RedisModule_SelectDb)(ctx.ctx, seat.db());
         let (args, len) = (argv.as_mut_ptr().add(1), argv.len() - 1);
@@ -120,8 +121,8 @@ fn internal_error() -> Said {
 /// # Safety
 /// The reply is alive, or null.
 unsafe fn read_reply(reply: *mut raw::RedisModuleCallReply) -> Option<Said> {
-    // SAFETY: the reply is alive as long as the caller leaves it, and what it is made of as long as it
-    // is. The server answers null for elements that are not there.
+    // SAFETY: the reply is alive as long as the caller leaves it, and what it is made of as long as
+    // it is. The server answers null for elements that are not there.
     unsafe {
         let integers = |array: *mut raw::RedisModuleCallReply| {
             let len = api!(RedisModule_CallReplyLength)(array);
@@ -154,8 +155,8 @@ unsafe fn read_reply(reply: *mut raw::RedisModuleCallReply) -> Option<Said> {
     }
 }
 
-/// Corrects limiters that are ahead of a clock that stepped back, as any write to them does. `keys` are
-/// places. Says whether that was possible.
+/// Corrects limiters that are ahead of a clock that stepped back, as any write to them does. `keys`
+/// are places. Says whether that was possible.
 pub fn correct(ctx: &Context, seat: &Seat, keys: &[usize]) -> bool {
     let (argv, _) = seat.argv();
     let mut keys: Vec<_> = keys.iter().filter_map(|key| argv.get(key + 1).copied()).collect();

@@ -13,7 +13,8 @@ use crate::config;
 use crate::open_keys::OpenKeys;
 
 /// Whether a call with a `TIMEOUT` needs no answer now: its client waits, since the call would be
-/// denied or would overtake other waiters. `asked` are its rules as they came, `rules` those in force.
+/// denied or would overtake other waiters. `asked` are its rules as they came, `rules` those in
+/// force.
 pub fn waits(
     call: &Call,
     request: &Request<'_>,

@@ -62,8 +62,8 @@ pub unsafe extern "C" fn on_unlink(ctx: *mut raw::RedisModuleKeyOptCtx, _: *cons
 /// The smallest step of the wall clock, or delay of a timer, that matters.
 const STEP_MS: i64 = 20;
 
-/// The server's timers run on the wall clock, so a step back stalls them, but not this event. And what
-/// limiters said was meant by the clock before the step.
+/// The server's timers run on the wall clock, so a step back stalls them, but not this event. And
+/// what limiters said was meant by the clock before the step.
 #[cron_event_handler]
 fn on_cron(ctx: &Context, _: u64) {
     if queue::waiters() > 0 && clock::wall_stepped(STEP_MS) {

@@ -1,7 +1,8 @@
-//! Judging what a call that waits would be told now. Looking changes nothing, and nothing counts it.
+//! Judging what a call that waits would be told now. Looking changes nothing, and nothing counts
+//! it.
 //!
-//! The same judgement decides whether a call begins to wait, goes on waiting or is answered at once, so
-//! a waiter is told what it would be told if its call came now.
+//! The same judgement decides whether a call begins to wait, goes on waiting or is answered at
+//! once, so a waiter is told what it would be told if its call came now.
 
 use rl_core::decision::{Ask, Decision, Slot, Terms, decide};
 use rl_core::grammar::{Named, Options, Request};
@@ -109,8 +110,8 @@ fn in_force<'a>(call: &Call, rule: &'a WishedRule, now_ms: i64) -> (Named<'a>, O
     (Named { ask, name }, end_ms)
 }
 
-/// Judges a call over keys that are open, by the rules in force: whether it is served, denied or rather
-/// waits for up to `timeout_ms`. A call that waits is not denied, so it begins no block.
+/// Judges a call over keys that are open, by the rules in force: whether it is served, denied or
+/// rather waits for up to `timeout_ms`. A call that waits is not denied, so it begins no block.
 pub fn judge(
     request: &Request<'_>,
     rules: &[Named<'_>],
@@ -149,8 +150,8 @@ fn exempt_ms(stored: &Limiter, now_ms: i64) -> Option<i64> {
     Some(stored.holds().exempt_until_ms - now_ms).filter(|ms| *ms > 0)
 }
 
-/// Looks at all keys. `Err` names the keys whose limiters are ahead of a clock that stepped back: they
-/// can be judged only after they were corrected, which is a write.
+/// Looks at all keys. `Err` names the keys whose limiters are ahead of a clock that stepped back:
+/// they can be judged only after they were corrected, which is a write.
 pub fn at_all(call: &Call, wish: &Wish, now_ms: i64, timeout_ms: i64) -> Result<Seen, Vec<usize>> {
     let rules = wish.rules(call, now_ms);
     let mut keys = OpenKeys::new(call);

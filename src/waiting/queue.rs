@@ -1,7 +1,7 @@
 //! The queue of this server, and the timer that serves it.
 //!
-//! It knows neither the clients nor how they are served, so that everything that changes a key can tell
-//! it: the service is handed over when the module is loaded ([`prepare`]).
+//! It knows neither the clients nor how they are served, so that everything that changes a key can
+//! tell it: the service is handed over when the module is loaded ([`prepare`]).
 
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,12 +1,13 @@
 //! A client that waits: how it is blocked, how it is answered, and what happens when it is gone.
 //!
-//! Outside a cluster a client is blocked plainly. When a primary becomes a replica, the server answers
-//! `UNBLOCKED` to every blocked client, and when a client is killed or vanishes, it tells us.
+//! Outside a cluster a client is blocked plainly. When a primary becomes a replica, the server
+//! answers `UNBLOCKED` to every blocked client, and when a client is killed or vanishes, it tells
+//! us.
 //!
-//! In a cluster a client is blocked on a key, since the server answers `MOVED` only to clients that are
-//! blocked on a key whose hash slot moved away. It is not one of the client's own keys: when a key is
-//! created, a server may walk all clients that are blocked on it once for each of them. Any key of the
-//! same hash slot does, so it is one that no application creates.
+//! In a cluster a client is blocked on a key, since the server answers `MOVED` only to clients that
+//! are blocked on a key whose hash slot moved away. It is not one of the client's own keys: when a
+//! key is created, a server may walk all clients that are blocked on it once for each of them. Any
+//! key of the same hash slot does, so it is one that no application creates.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -142,8 +143,8 @@ impl Seat {
     /// Runs something that reads its arguments as a command does.
     pub fn as_call<T>(&self, ctx: &Context, run: impl FnOnce(&Call) -> T) -> T {
         let (mut argv, argc) = self.argv();
-        // SAFETY: the context is that of the running callback, and the arguments are retained as long
-        // as the seat.
+        // SAFETY: the context is that of the running callback, and the arguments are retained as
+        // long as the seat.
         unsafe {
             api!(RedisModule_SelectDb)(ctx.ctx, self.db);
             run(&Call::new(ctx.ctx, argv.as_mut_ptr(), argc))
@@ -153,9 +154,9 @@ impl Seat {
     /// Answers the client, which has left the queue.
     pub fn answer(&self, main: &MainThread, said: Said) {
         SEATS.lock(main).answers += 1;
-        // SAFETY: the client is blocked: the server tells us of one that vanishes, which then leaves.
-        // So the server still keeps the place of the answer. Without such a place it takes the answer
-        // itself, which `free_said` frees.
+        // SAFETY: the client is blocked: the server tells us of one that vanishes, which then
+        // leaves. So the server still keeps the place of the answer. Without such a place it takes
+        // the answer itself, which `free_said` frees.
         unsafe {
             let said = match self.told {
                 Some(told) => {
@@ -168,12 +169,12 @@ impl Seat {
         }
     }
 
-    /// Lets the server forget a client that it unblocked by itself. It forgets clients that are blocked
-    /// on a key unasked.
+    /// Lets the server forget a client that it unblocked by itself. It forgets clients that are
+    /// blocked on a key unasked.
     fn forget(&self) {
         if self.told.is_none() {
-            // SAFETY: the client is blocked as far as the server's list of blocked clients goes, and is
-            // unblocked once.
+            // SAFETY: the client is blocked as far as the server's list of blocked clients goes,
+            // and is unblocked once.
             unsafe { api!(RedisModule_UnblockClient)(self.client, ptr::null_mut()) };
         }
     }
@@ -222,8 +223,8 @@ fn block_on_key(
     }
 }
 
-/// The name of the user behind a call, to be freed without a context; null for a user that the server
-/// does not find by name, such as another module's.
+/// The name of the user behind a call, to be freed without a context; null for a user that the
+/// server does not find by name, such as another module's.
 fn user(call: &Call) -> *mut raw::RedisModuleString {
     // SAFETY: the context is that of the client's command.
     unsafe {
@@ -271,8 +272,8 @@ unsafe extern "C" fn on_answer(
     raw::REDISMODULE_OK as c_int
 }
 
-/// Sends the answer to a client that was blocked on a key, or answers `CLIENT UNBLOCK`: a denial, as
-/// if the time were over.
+/// Sends the answer to a client that was blocked on a key, or answers `CLIENT UNBLOCK`: a denial,
+/// as if the time were over.
 unsafe extern "C" fn on_unblocked(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,

@@ -19,15 +19,15 @@ use crate::counters::{self, WaitEnd};
 /// take longer, since a call can have a thousand keys.
 const SLICE: Duration = Duration::from_micros(400);
 
-/// How many clients are answered in a slice: the server's own work for each of them comes later, and
-/// takes longer than ours.
+/// How many clients are answered in a slice: the server's own work for each of them comes later,
+/// and takes longer than ours.
 const MOST_ANSWERS: u64 = 32;
 
 /// How soon the service tries again while writes are paused, when nothing may be granted.
 const PAUSED_MS: i64 = 5;
 
-/// How soon the service looks again at a waiter whose hash slot the server refuses: the server answers
-/// such clients by itself when the slot has moved away.
+/// How soon the service looks again at a waiter whose hash slot the server refuses: the server
+/// answers such clients by itself when the slot has moved away.
 const MOVING_MS: i64 = 50;
 
 /// How soon the service looks again at a waiter that could be served, and was denied.
