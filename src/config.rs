@@ -1,8 +1,8 @@
 //! The configuration: `rl.*` in redis.conf and `CONFIG SET`, without the prefix as load arguments.
 //!
-//! Registered by hand rather than by the crate's macro: that one ignores load arguments it does not
-//! know and values that the server refused, and a limiter must not start with another
-//! configuration than the one written down.
+//! The crate's macro is not used: it ignores load arguments that it does not know and values that
+//! the server refused, and a limiter must not start with another configuration than the one written
+//! down.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
@@ -103,8 +103,8 @@ mod words {
     }
 }
 
-/// A configuration that is one of some words, in an atomic: it is read on each call, where a lock
-/// would cost more than what it decides.
+/// A configuration that is a word. It is an atomic: each call reads it, and a lock would cost more
+/// than what the word decides.
 struct Choice<T> {
     name: &'static str,
     cell: AtomicI32,
@@ -155,7 +155,7 @@ pub fn sliding_resolution() -> u32 {
     RESOLUTION.get() as u32
 }
 
-/// Whether the module itself must refuse keys of different slots.
+/// Whether the module itself must refuse keys of different hash slots.
 pub fn validates_slots() -> bool {
     SLOT_VALIDATION.is(SlotValidation::always as i32)
 }

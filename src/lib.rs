@@ -3,37 +3,53 @@
 //!
 //! # Layout
 //!
+//! A module imports only those that stand below it, so no two import each other, not even around a
+//! corner. (Of [`waiting`] that holds file by file: its queue is below all that tells it of
+//! changes.)
+//!
 //! | module | what it is for |
 //! |---|---|
-//! | [`commands`] | one file a command: parse, decide in `rl_core`, apply, answer |
-//! | [`table`], [`registry`] | the table of commands, and how the server is told |
-//! | [`limiter_type`] | the native data type: how a limiter is saved, loaded, copied and freed |
-//! | [`limiters`] | the limiters of one call: opened together, written together |
-//! | [`keys`] | a key opened by a call, and what a call writes to it |
-//! | [`call`] | one invocation of a command: arguments, clock, reply, replication |
-//! | [`propagation`] | whether effects reach a replica or the AOF |
-//! | [`remembered`] | rules that were parsed before |
+//! | [`registry`], [`metrics`] | the list of the commands and their registration; what `INFO rl` tells |
+//! | [`commands`] | one file a command: its declaration, its parser's call, its run |
 //! | [`waiting`] | clients that wait in the server for permits |
-//! | [`config`] | the configuration |
-//! | [`policies`], [`top`], [`metrics`] | what the module keeps beside the keys: policies, the keys denied most, counters |
-//! | [`log`] | the server's log, safe for any text |
+//! | [`acquisition`] | from a request to a decision that is carried out, and its answer |
+//! | [`open_keys`] | the keys of one call: opened together, written together |
+//! | [`key`] | one open key, and what a call writes to it |
+//! | [`data_type`] | the native data type: how a limiter is saved, loaded, copied and freed |
+//! | [`policies`], [`top`], [`rules`] | what is kept beside the keys: policies, the keys denied most, rules parsed before |
+//! | [`propagation`], [`listener`] | sending what a call changed; whether anyone listens to that |
+//! | [`description`], [`command`], [`entry`] | a command: its form for the server, the guard before its run, its declaration |
+//! | [`counters`] | what became of calls, counted |
+//! | [`reply`], [`failure`] | how a call is answered, and why it fails |
+//! | [`call`] | what a command knows of its call: arguments, moment, origin |
+//! | [`algorithms`], [`config`], [`log`] | the list of the algorithms, the configuration, the server's log |
+//! | [`api`] | functions and clocks of the server, and the proof of its main thread |
 //!
-//! The limiter itself is in `rl_core`, which knows nothing of Redis and has no `unsafe`. Here most of
-//! it is in `call`, `keys` and `limiter_type`; the rest are callbacks and registrations.
+//! The limiter itself is in `rl_core`, which knows nothing of Redis and has no `unsafe`. Here
+//! `unsafe` is where the server's API is called, and in the callbacks that it calls.
 
+mod acquisition;
+mod algorithms;
+mod api;
 mod call;
+mod command;
 mod commands;
 mod config;
-mod keys;
-mod limiter_type;
-mod limiters;
+mod counters;
+mod data_type;
+mod description;
+mod entry;
+mod failure;
+mod key;
+mod listener;
 mod log;
 mod metrics;
+mod open_keys;
 mod policies;
 mod propagation;
 mod registry;
-mod remembered;
-mod table;
+mod reply;
+mod rules;
 mod top;
 mod waiting;
 

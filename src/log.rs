@@ -1,7 +1,7 @@
 //! The server's log, safe for any text.
 //!
-//! The crate's logging functions hand the message to the server as a printf *format*, and panic on
-//! a NUL byte: a `%n` in a key would crash the server. So everything is logged through here.
+//! The crate's logging functions pass the message to the server as a printf *format*, and panic on
+//! a NUL byte: a `%n` in a key would crash the server. So everything is logged through this file.
 
 use std::sync::Mutex;
 
@@ -15,7 +15,7 @@ pub fn warning(message: &str) {
 /// Logs a warning about something, unless one for the same reason was logged in the same second: a
 /// newer primary can send thousands of effects that this server does not understand.
 pub fn rare_warning(now_ms: i64, what: &str, reason: &str) {
-    /// Reasons have few texts; so many a second are enough.
+    /// The most warnings in a second. Reasons have few texts.
     const MOST: usize = 8;
     static LOGGED: Mutex<(i64, Vec<String>)> = Mutex::new((0, Vec::new()));
     let Ok(mut logged) = LOGGED.lock() else { return };

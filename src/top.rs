@@ -5,7 +5,8 @@ use redis_module::RedisGILGuard;
 use rl_core::grammar::Arguments;
 use rl_core::top::{Counted, Top};
 
-use crate::call::{Call, MainThread, clock_ms};
+use crate::api::{MainThread, clock_ms};
+use crate::call::Call;
 use crate::config;
 
 lazy_static! {

@@ -1,17 +1,20 @@
-//! What a call that waits would be told now. Looking changes nothing, and counts nowhere.
+//! Judging what a call that waits would be told now. Looking changes nothing, and nothing counts
+//! it.
 //!
-//! The same judgement decides whether a call begins to wait, goes on waiting or is told at once: so
-//! whoever waits is told what it would be told if it came now.
+//! The same judgement decides whether a call begins to wait, goes on waiting or is answered at
+//! once, so a waiter is told what it would be told if its call came now.
 
 use rl_core::decision::{Ask, Decision, Slot, Terms, decide};
 use rl_core::grammar::{Named, Options, Request};
 use rl_core::limiter::Limiter;
 use rl_core::rule::Algorithm;
 
-use crate::call::{Call, Failure};
-use crate::commands::acquire::{Reply, Rules, Slots, fill, terms};
-use crate::keys::Access;
-use crate::limiters::Limiters;
+use crate::acquisition::{Judged, Reply, fill, terms};
+use crate::call::Call;
+use crate::failure::Failure;
+use crate::key::{Access, Key};
+use crate::open_keys::OpenKeys;
+use crate::rules::Rules;
 use crate::{config, policies};
 
 /// What a call asks for, read once.
@@ -36,7 +39,7 @@ pub enum Look {
     Served { asks_more: Vec<usize> },
     /// It would be denied at once, or is an error by now.
     Over,
-    /// This key, by its place, denies it for so long, and no other for longer.
+    /// The key at this place denies it for `for_ms`, and no other for longer.
     Waits { key: usize, for_ms: i64 },
 }
 
@@ -44,15 +47,15 @@ pub enum Look {
 pub struct Seen {
     /// What became of the wish.
     pub look: Look,
-    /// When that may become worse by itself: an exemption or a policy ends.
+    /// When that may become worse by itself, as an exemption or a policy ends.
     pub again_in_ms: Option<i64>,
 }
 
 /// What a look at one key found.
 pub enum SeenKey {
-    /// It denies the wish for so long, which may well be waited for.
+    /// It denies the wish for `for_ms`, which its caller is willing to wait.
     Denies { for_ms: i64 },
-    /// It does not, or not only for a time: all keys are to be looked at.
+    /// It does not deny it, or not only for a time: the next look is at all keys.
     Else { has_room: bool, again_in_ms: Option<i64> },
 }
 
@@ -76,7 +79,7 @@ impl Wish {
     }
 
     fn request(&self) -> Request<'_> {
-        // What is left out does not go with a timeout, which is not for looks.
+        // A look has no timeout, and the other options do not go with one.
         let options = Options {
             upto: self.upto,
             id: self.id.as_deref(),
@@ -107,24 +110,24 @@ fn in_force<'a>(call: &Call, rule: &'a WishedRule, now_ms: i64) -> (Named<'a>, O
     (Named { ask, name }, end_ms)
 }
 
-/// Judges a call over limiters that are open, by the rules in force: whether it is served, denied or
-/// rather waits for up to `timeout_ms`. Who waits is not denied, so no block begins.
+/// Judges a call over keys that are open, by the rules in force: whether it is served, denied or
+/// rather waits for up to `timeout_ms`. A call that waits is not denied, so it begins no block.
 pub fn judge(
     request: &Request<'_>,
     rules: &[Named<'_>],
-    limiters: &Limiters<'_>,
+    keys: &OpenKeys<'_>,
     terms: &Terms<'_>,
     timeout_ms: i64,
 ) -> Seen {
     let mut rules = Rules::from_slice(rules);
     rules.iter_mut().for_each(|rule| rule.ask.block_ms = 0);
-    let mut slots = Slots::new();
-    fill(&mut slots, limiters, request, &rules);
-    let decision = decide(&mut slots, terms);
-    let may_be_released = || slots.iter().any(|slot| slot.denies() && is_lease(slot.ask()));
+    let mut judged = Judged::new();
+    fill(&mut judged, keys, request, &rules);
+    let decision = decide(&mut judged, terms);
+    let may_be_released = || judged.iter().any(|one| one.denies() && is_lease(one.ask()));
     let look = match decision.retry_after_ms {
         _ if decision.granted > 0 => {
-            let more = slots.iter().enumerate().filter(|(_, slot)| !slot.renews());
+            let more = judged.iter().enumerate().filter(|(_, one)| !one.renews());
             Look::Served { asks_more: more.map(|(key, _)| key).collect() }
         }
         _ if decision.has_lapsed(terms) => Look::Over,
@@ -132,12 +135,12 @@ pub fn judge(
         for_ms if for_ms > timeout_ms && !may_be_released() => Look::Over,
         for_ms => Look::Waits { key: decision.binding, for_ms },
     };
-    let stored = (0..request.keys).filter_map(|key| limiters.get(key));
+    let stored = (0..request.keys).filter_map(|key| keys.limiter(key));
     let again_in_ms = stored.filter_map(|stored| exempt_ms(stored, terms.now_ms)).min();
     Seen { look, again_in_ms }
 }
 
-/// Its holders may release it at any time.
+/// Whether holders may give permits back at any time.
 fn is_lease(ask: &Ask) -> bool {
     ask.rule.algorithm() == Algorithm::Concurrency
 }
@@ -147,21 +150,21 @@ fn exempt_ms(stored: &Limiter, now_ms: i64) -> Option<i64> {
     Some(stored.holds().exempt_until_ms - now_ms).filter(|ms| *ms > 0)
 }
 
-/// Looks at all keys. `Err` tells those whose limiters are ahead of a clock that stepped back: what
-/// they say holds only after they were corrected, which is a write.
+/// Looks at all keys. `Err` names the keys whose limiters are ahead of a clock that stepped back:
+/// they can be judged only after they were corrected, which is a write.
 pub fn at_all(call: &Call, wish: &Wish, now_ms: i64, timeout_ms: i64) -> Result<Seen, Vec<usize>> {
     let rules = wish.rules(call, now_ms);
-    let mut limiters = Limiters::new(call);
-    if limiters.open(wish.keys, Access::Read, now_ms).is_err() {
+    let mut keys = OpenKeys::new(call);
+    if keys.open(wish.keys, Access::Read, now_ms).is_err() {
         // What became an error is answered as the server answers it.
         return Ok(Seen { look: Look::Over, again_in_ms: None });
     }
-    let ahead: Vec<usize> = limiters.ahead_of_clock().collect();
+    let ahead: Vec<usize> = keys.ahead_of_clock().collect();
     if !ahead.is_empty() {
         return Err(ahead);
     }
     let request = wish.request();
-    let seen = judge(&request, &rules, &limiters, &terms(&request, now_ms), timeout_ms);
+    let seen = judge(&request, &rules, &keys, &terms(&request, now_ms), timeout_ms);
     let ends = [seen.again_in_ms, wish.policy_ends_in_ms(call, now_ms)];
     Ok(Seen { again_in_ms: ends.into_iter().flatten().min(), ..seen })
 }
@@ -170,7 +173,7 @@ pub fn at_all(call: &Call, wish: &Wish, now_ms: i64, timeout_ms: i64) -> Result<
 pub fn at_one(call: &Call, wish: &Wish, key: usize, now_ms: i64, timeout_ms: i64) -> SeenKey {
     let other = |has_room, again_in_ms| SeenKey::Else { has_room, again_in_ms };
     let Some(rule) = wish.rules.get(key).or(wish.rules.first()) else { return other(false, None) };
-    let Ok(opened) = call.open(key, Access::Read) else { return other(false, None) };
+    let Ok(opened) = Key::open(call, key, Access::Read) else { return other(false, None) };
     let (rule, policy_ends_in_ms) = in_force(call, rule, now_ms);
     let stored = opened.limiter();
     if stored.is_some_and(|stored| stored.pull_back(now_ms).is_some()) {
@@ -178,25 +181,25 @@ pub fn at_one(call: &Call, wish: &Wish, key: usize, now_ms: i64, timeout_ms: i64
     }
     let request = wish.request();
     let ask = Ask { block_ms: 0, ..rule.ask };
-    let mut slot = [Slot::new(stored, &ask)];
-    decide(&mut slot, &terms(&request, now_ms));
-    let [slot] = slot;
-    let for_ms = slot.verdict().retry_after_ms;
-    if slot.denies() && for_ms >= 0 && (for_ms <= timeout_ms || is_lease(&ask)) {
+    let mut judged = [Slot::new(stored, &ask)];
+    decide(&mut judged, &terms(&request, now_ms));
+    let [one] = judged;
+    let for_ms = one.verdict().retry_after_ms;
+    if one.denies() && for_ms >= 0 && (for_ms <= timeout_ms || is_lease(&ask)) {
         return SeenKey::Denies { for_ms };
     }
     let exempt_ms = stored.and_then(|stored| exempt_ms(stored, now_ms));
-    other(!slot.denies(), [exempt_ms, policy_ends_in_ms].into_iter().flatten().min())
+    other(!one.denies(), [exempt_ms, policy_ends_in_ms].into_iter().flatten().min())
 }
 
 /// A denial as things stand, whatever room there is.
 pub fn denial(call: &Call, wish: &Wish, now_ms: i64) -> Result<Reply, Failure> {
     let rules = wish.rules(call, now_ms);
-    let mut limiters = Limiters::new(call);
-    limiters.open(wish.keys, Access::Read, now_ms)?;
+    let mut keys = OpenKeys::new(call);
+    keys.open(wish.keys, Access::Read, now_ms)?;
     let request = wish.request();
-    let mut slots = Slots::new();
-    fill(&mut slots, &limiters, &request, &rules);
-    let decision = decide(&mut slots, &terms(&request, now_ms));
-    Ok(Reply::of_slots(&Decision { granted: 0, ..decision }, &slots, wish.with_keys))
+    let mut judged = Judged::new();
+    fill(&mut judged, &keys, &request, &rules);
+    let decision = decide(&mut judged, &terms(&request, now_ms));
+    Ok(Reply::of_judged(&Decision { granted: 0, ..decision }, &judged, wish.with_keys))
 }

@@ -8,14 +8,30 @@ use rl_core::codec::{Payload, decode_payload};
 use rl_core::grammar::Arguments;
 use rl_core::grammar::error::Shown;
 
-use crate::call::{Call, Command, Failure, Origin};
-use crate::keys::Access;
-use crate::log;
+use crate::call::{Call, Origin};
+use crate::command::Command;
+use crate::entry::{Docs, Entry, KEY, KeyRange, Kind, PER_KEY, UPDATE, value};
+use crate::failure::Failure;
+use crate::key::{Access, Key};
+use crate::{log, propagation};
 
 /// See the file's head.
 pub struct ApplyEffect;
 
 impl Command for ApplyEffect {
+    const ENTRY: Entry = Entry {
+        name: c"rl._effect",
+        flags: c"write",
+        keys: KeyRange { first: 1, last: -1, step: 2, access: UPDATE },
+        docs: Docs {
+            summary:
+                c"Not for clients: the results of a call, from a primary to its replicas and to the AOF",
+            complexity: PER_KEY,
+            arity: -1,
+            args: &[value(c"effect", Kind::Block(&[KEY, value(c"blob", Kind::Text)])).many()],
+        },
+    };
+
     fn run(call: &Call) -> Result<(), Failure> {
         let origin = call.origin();
         if origin == Origin::Client {
@@ -29,7 +45,7 @@ impl Command for ApplyEffect {
         }
         // To this replica's own AOF.
         if origin == Origin::Primary {
-            call.replicate_verbatim();
+            propagation::send_verbatim(call);
         }
         call.reply_ok();
         Ok(())
@@ -39,7 +55,7 @@ impl Command for ApplyEffect {
 /// Applies the blob after the key at an index.
 fn apply(call: &Call, at: usize) -> Result<(), String> {
     let payload = decode_payload(call.get(at + 1)).map_err(|error| error.to_string())?;
-    let mut key = call.open(at, Access::Write).map_err(|failure| failure.to_string())?;
+    let mut key = Key::open(call, at, Access::Write).map_err(|failure| failure.to_string())?;
     match payload {
         Payload::Effect(effect) => key.apply(&effect),
         Payload::Whole(limiter) => key.replace(limiter),

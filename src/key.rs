@@ -1,4 +1,4 @@
-//! Keys opened by a call, and what a call writes to them.
+//! One key that a call opened, and what the call writes to it.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -8,8 +8,10 @@ use redis_module::raw;
 use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
 
-use crate::call::{Failure, api};
-use crate::{limiter_type, metrics};
+use crate::api::api;
+use crate::call::Call;
+use crate::failure::Failure;
+use crate::{counters, data_type};
 
 /// What a key is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,23 +22,9 @@ pub enum Access {
     Write,
 }
 
-impl Access {
-    /// What a server is told is done to a key (`REDISMODULE_CMD_KEY_*`).
-    pub const fn flags(self) -> u32 {
-        match self {
-            Access::Read => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
-            Access::Write => {
-                raw::REDISMODULE_CMD_KEY_RW
-                    | raw::REDISMODULE_CMD_KEY_ACCESS
-                    | raw::REDISMODULE_CMD_KEY_UPDATE
-            }
-        }
-    }
-}
-
-/// A key opened by a call, closed on drop. It holds a limiter or nothing.
+/// A key opened by a call, closed on drop. Its value is a limiter, if it has one.
 ///
-/// Two of one call never name the same key (the grammar refuses it), so the references that they
+/// Two of one call never name the same key, which the grammar refuses, so the references that they
 /// hand out do not alias.
 pub struct Key<'call> {
     ctx: *mut raw::RedisModuleCtx,
@@ -47,29 +35,24 @@ pub struct Key<'call> {
 }
 
 impl<'call> Key<'call> {
-    /// Opens `name`, which need not exist. Opening creates nothing.
+    /// Opens the key that an argument is, by its index. It need not exist, and opening creates
+    /// nothing.
     ///
     /// # Errors
-    /// The key holds something else than a limiter.
-    ///
-    /// # Safety
-    /// Context and name belong to the running command, and the key is closed before it returns.
-    pub unsafe fn open(
-        ctx: *mut raw::RedisModuleCtx,
-        name: *mut raw::RedisModuleString,
-        access: Access,
-    ) -> Result<Key<'call>, Failure> {
+    /// The value of the key is no limiter.
+    pub fn open(call: &'call Call, index: usize, access: Access) -> Result<Key<'call>, Failure> {
+        let (ctx, name) = (call.context(), call.string(index));
         let mode = match access {
             Access::Read => raw::REDISMODULE_READ,
             Access::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
         };
-        // SAFETY: context and name belong to the running command. For reading, a missing key is
-        // null, which all functions here accept. The value of a key of our type is a limiter that
-        // `limiter_type` allocated.
+        // SAFETY: context and name belong to the running command, which `Key` borrows. For reading,
+        // a missing key is null, which all functions here accept. The value of a key of our type is
+        // a limiter that was boxed in `data_type` or here.
         unsafe {
             let key = api!(RedisModule_OpenKey)(ctx, name, mode as i32);
             let mut opened = Key { ctx, name, key, limiter: None, call: PhantomData };
-            if api!(RedisModule_ModuleTypeGetType)(key) == limiter_type::handle() {
+            if api!(RedisModule_ModuleTypeGetType)(key) == data_type::handle() {
                 opened.limiter = NonNull::new(api!(RedisModule_ModuleTypeGetValue)(key).cast());
             } else if api!(RedisModule_KeyType)(key) as isize != raw::REDISMODULE_KEYTYPE_EMPTY {
                 return Err(Failure::WrongType);
@@ -91,10 +74,10 @@ impl<'call> Key<'call> {
             let limiter = NonNull::from(Box::leak(Box::<Limiter>::default()));
             // SAFETY: the key is open for writing, and the type's `free` takes the value back.
             unsafe {
-                let (handle, value) = (limiter_type::handle(), limiter.as_ptr().cast());
+                let (handle, value) = (data_type::handle(), limiter.as_ptr().cast());
                 api!(RedisModule_ModuleTypeSetValue)(self.key, handle, value);
             }
-            metrics::count_limiter(1);
+            counters::count_limiter(1);
             limiter
         });
         // SAFETY: as in `limiter`, and `self` is borrowed mutably.
@@ -124,8 +107,8 @@ impl<'call> Key<'call> {
         }
     }
 
-    /// Moves the TTL, if it is to be moved, and tells those who WATCH or track the key. The module
-    /// switched the server's own signal off, which would go out for denials too.
+    /// Moves the TTL, if it is to be moved, and tells clients that WATCH or track the key. The
+    /// module switched off the server's own signal, which would go out for denials too.
     pub fn changed(&self, expire_at_ms: Option<i64>) {
         // SAFETY: the key is open for writing; context and name belong to the running command.
         unsafe {
@@ -145,7 +128,7 @@ impl<'call> Key<'call> {
         }
     }
 
-    /// Makes the key hold this limiter. The key is open for writing.
+    /// Makes this limiter the value. The key is open for writing.
     pub fn replace(&mut self, limiter: Limiter) {
         *self.limiter_mut() = limiter;
         self.changed(None);

@@ -1,4 +1,4 @@
-//! The limiters of one call: opened together, written together.
+//! The keys of one call: opened together, read as limiters, written together.
 
 use std::borrow::Borrow;
 
@@ -12,18 +12,18 @@ use rl_core::plain::{self, Asked, Taken};
 use rl_core::slot::slot;
 use smallvec::SmallVec;
 
-use crate::call::{Call, Effects, Failure};
-use crate::keys::{Access, Key};
-use crate::{config, propagation, waiting};
+use crate::call::{Call, FEW};
+use crate::failure::Failure;
+use crate::key::{Access, Key};
+use crate::propagation::Effects;
+use crate::waiting::queue;
+use crate::{config, listener, propagation};
 
-/// Up to so many keys a call allocates nothing.
-pub const FEW: usize = 8;
-
-/// What is to be written: keys, by their index, and what is done to each.
+/// Keys, by their index, and the effect to be written to each.
 pub type Changes = SmallVec<[(usize, Effect); FEW]>;
 
 /// See the file's head.
-pub struct Limiters<'call> {
+pub struct OpenKeys<'call> {
     call: &'call Call,
     keys: SmallVec<[Key<'call>; FEW]>,
     corrections: Vec<Correction>,
@@ -39,27 +39,27 @@ pub struct Plain {
     pub denying: SmallVec<[usize; FEW]>,
 }
 
-/// A limiter whose stored time was ahead of the clock, as it is to be read instead.
+/// What is read in the place of a limiter whose stored time is ahead of the clock.
 struct Correction {
     key: usize,
     limiter: Limiter,
     effect: Effect,
 }
 
-impl<'call> Limiters<'call> {
+impl<'call> OpenKeys<'call> {
     /// None yet.
-    pub fn new(call: &'call Call) -> Limiters<'call> {
-        Limiters { call, keys: SmallVec::new(), corrections: Vec::new() }
+    pub fn new(call: &'call Call) -> OpenKeys<'call> {
+        OpenKeys { call, keys: SmallVec::new(), corrections: Vec::new() }
     }
 
     /// Opens the keys that the first `count` arguments are. In place, since it is many bytes.
     ///
     /// # Errors
-    /// Keys of several slots where that is validated, or a key that holds something else.
+    /// Keys of several hash slots where that is validated, or a key whose value is no limiter.
     pub fn open(&mut self, count: usize, access: Access, now_ms: i64) -> Result<(), Failure> {
         check_slots(self.call, count)?;
         for index in 0..count {
-            self.keys.push(self.call.open(index, access)?);
+            self.keys.push(Key::open(self.call, index, access)?);
         }
         // Only now, so that the processor waits for the memory of all limiters at once.
         for (index, key) in self.keys.iter().enumerate() {
@@ -71,17 +71,17 @@ impl<'call> Limiters<'call> {
         Ok(())
     }
 
-    /// The keys whose limiters are ahead of the clock, and are read as they will be corrected.
+    /// The keys whose limiters are ahead of the clock. They are read as they will be corrected.
     pub fn ahead_of_clock(&self) -> impl Iterator<Item = usize> + '_ {
         self.corrections.iter().map(|correction| correction.key)
     }
 
     /// The limiter under a key, `None` when there is none.
-    pub fn get(&self, key: usize) -> Option<&Limiter> {
+    pub fn limiter(&self, key: usize) -> Option<&Limiter> {
         if self.corrections.is_empty() {
             return self.keys.get(key)?.limiter();
         }
-        // In the order of their keys, since that is how the keys were opened.
+        // They are in the order of their keys, in which these were opened.
         let corrected = self.corrections.binary_search_by_key(&key, |correction| correction.key);
         match corrected.ok().and_then(|at| self.corrections.get(at)) {
             Some(correction) => Some(&correction.limiter),
@@ -89,8 +89,8 @@ impl<'call> Limiters<'call> {
         }
     }
 
-    /// Carries out a plain call: see [`rl_core::plain`]. `None`, and nothing is changed, when the call
-    /// is not plain.
+    /// Carries out a plain call: see [`rl_core::plain`]. `None`, and nothing is changed, when the
+    /// call is not plain.
     pub fn acquire_plain(&mut self, rules: &[Named<'_>], terms: &Terms<'_>) -> Option<Plain> {
         if !self.corrections.is_empty() {
             return None;
@@ -112,15 +112,15 @@ impl<'call> Limiters<'call> {
                 key.changed(one.expire_at_ms);
                 wake(self.call, index, false);
             }
-            match propagation::has_listener() {
+            match listener::is_heard() {
                 true => self.propagate_plain(&taken, rules, terms.now_ms),
-                false => propagation::count_change(self.call.context()),
+                false => propagation::count_change(self.call),
             }
         }
         Some(Plain { decision, verdict, denying })
     }
 
-    /// Sends on what was taken in place. Apart, since it takes much of the stack.
+    /// Sends on what was taken in place. A function of its own, since it takes much of the stack.
     #[inline(never)]
     fn propagate_plain(&self, taken: &[Taken], rules: &[Named<'_>], now_ms: i64) {
         let effects =
@@ -131,8 +131,8 @@ impl<'call> Limiters<'call> {
         self.propagate(taken.len(), effects);
     }
 
-    /// Applies effects to their keys and sends them on as one command. With limiters that had to be
-    /// corrected there is something to write even without an effect.
+    /// Applies effects to their keys and sends them on as one command. Limiters that had to be
+    /// corrected are written even without an effect.
     pub fn write(&mut self, mut changes: Changes) {
         if !self.corrections.is_empty() {
             let corrections = std::mem::take(&mut self.corrections);
@@ -150,10 +150,10 @@ impl<'call> Limiters<'call> {
         self.propagate(changes.len(), changes.iter().map(|(index, effect)| (*index, effect)));
     }
 
-    /// Sends effects on, that many, as one command in the order in which they were applied.
+    /// Sends `count` effects on as one command, in the order in which they were applied.
     fn propagate(&self, count: usize, effects: impl Iterator<Item = (usize, impl Borrow<Effect>)>) {
-        if !propagation::has_listener() {
-            return propagation::count_change(self.call.context());
+        if !listener::is_heard() {
+            return propagation::count_change(self.call);
         }
         let mut blob = Blob::new();
         // Most calls have one: cheaper than a list.
@@ -163,28 +163,28 @@ impl<'call> Limiters<'call> {
             codec::encode_effect(effect.borrow(), &mut blob);
             match &mut several {
                 Some(several) => several.push(key, blob.bytes()),
-                None => self.call.replicate(key, blob.bytes()),
+                None => propagation::send_effect(self.call, key, blob.bytes()),
             }
         }
         if let Some(several) = several {
-            several.replicate();
+            several.send();
         }
     }
 }
 
-/// Has those looked at who wait for a key, an argument: the first of them, who may be served now, or
-/// all, when the key may deny them for longer than they wait.
+/// Tells the queue that a key, an argument, changed: the first who waits for it may be served now,
+/// or the key may deny everyone for longer than they wait.
 #[inline(always)]
 fn wake(call: &Call, key: usize, may_deny_longer: bool) {
-    if waiting::waiters() > 0 {
+    if queue::waiters() > 0 {
         match may_deny_longer {
-            true => waiting::changed(call.db(), call.get(key)),
-            false => waiting::has_room(call.db(), call.get(key)),
+            true => queue::changed(call.main_thread(), call.db(), call.get(key)),
+            false => queue::has_room(call.main_thread(), call.db(), call.get(key)),
         }
     }
 }
 
-/// Refuses keys of different slots where the server does not.
+/// Refuses keys of different hash slots where the server does not.
 fn check_slots(call: &Call, keys: usize) -> Result<(), Failure> {
     if keys < 2 || !config::validates_slots() {
         return Ok(());

@@ -1,7 +1,7 @@
 //! The native data type: how a limiter is saved, loaded, copied, measured and freed.
 //!
 //! A value is one blob that starts with its own version byte, so the type's encoding version stays
-//! 0 for good: a server refuses a whole RDB over that number, a blob can be told apart value by
+//! 0 for good: a server refuses a whole RDB over that number, while a blob is refused value by
 //! value.
 
 use std::mem::size_of;
@@ -10,13 +10,13 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{c_int, c_ulong, c_void};
-use redis_module::raw;
+use redis_module::{Context, raw};
 use rl_core::codec;
 use rl_core::concurrency::Leases;
 use rl_core::limiter::{Limiter, State};
 
-use crate::call::api;
-use crate::{log, metrics, policies, waiting};
+use crate::api::api;
+use crate::{counters, log};
 
 /// Nine characters, as the server wants it.
 const NAME: &std::ffi::CStr = c"rl-limit1";
@@ -29,8 +29,21 @@ pub fn handle() -> *mut raw::RedisModuleType {
     HANDLE.load(Ordering::Relaxed)
 }
 
+/// Callbacks of the type that concern more than its values. The registry hands them over, so that
+/// the type need not know who is concerned.
+pub struct Beside {
+    /// Saves what is beside the keys, if there is anything.
+    pub aux_save: raw::RedisModuleTypeAuxSaveFunc,
+    /// Saves it in any case, for servers before 7.2.
+    pub aux_save_always: raw::RedisModuleTypeAuxSaveFunc,
+    /// Loads what either of them saved.
+    pub aux_load: raw::RedisModuleTypeAuxLoadFunc,
+    /// Hears of a value that is about to leave its key.
+    pub unlink: raw::RedisModuleTypeUnlinkFunc2,
+}
+
 /// Registers the type.
-pub fn register(ctx: *mut raw::RedisModuleCtx) -> Result<(), String> {
+pub fn register(ctx: &Context, beside: Beside) -> Result<(), String> {
     let mut methods = raw::RedisModuleTypeMethods {
         version: u64::from(raw::REDISMODULE_TYPE_METHOD_VERSION),
         rdb_load: Some(rdb_load),
@@ -42,19 +55,19 @@ pub fn register(ctx: *mut raw::RedisModuleCtx) -> Result<(), String> {
         free_effort: Some(free_effort),
         defrag: Some(defrag),
         copy: Some(copy),
-        aux_load: Some(policies::aux_load),
-        aux_save: Some(policies::aux_save_always),
+        aux_load: beside.aux_load,
+        aux_save: beside.aux_save_always,
         aux_save_triggers: raw::REDISMODULE_AUX_BEFORE_RDB as c_int,
         unlink: None,
         mem_usage2: None,
         free_effort2: None,
-        unlink2: Some(unlink),
+        unlink2: beside.unlink,
         copy2: None,
-        aux_save2: Some(policies::aux_save),
+        aux_save2: beside.aux_save,
     };
     // SAFETY: `ctx` is the context of the load; the server copies the table.
     let handle = unsafe {
-        api!(RedisModule_CreateDataType)(ctx, NAME.as_ptr(), ENCODING_VERSION, &mut methods)
+        api!(RedisModule_CreateDataType)(ctx.ctx, NAME.as_ptr(), ENCODING_VERSION, &mut methods)
     };
     if handle.is_null() {
         return Err("the server refused the data type rl-limit1".into());
@@ -71,8 +84,9 @@ fn guarded<T>(fallback: T, callback: impl FnOnce() -> T) -> T {
 /// A value as the server hands it to a callback.
 ///
 /// # Safety
-/// `value` is a limiter that was boxed here or in `keys`, and is not in use elsewhere.
+/// `value` is a limiter that was boxed here or in `key`, and is not in use elsewhere.
 unsafe fn limiter<'a>(value: *const c_void) -> &'a Limiter {
+    // SAFETY: the caller answers for it.
     unsafe { &*value.cast::<Limiter>() }
 }
 
@@ -81,6 +95,7 @@ unsafe fn limiter<'a>(value: *const c_void) -> &'a Limiter {
 /// # Safety
 /// As [`limiter`].
 unsafe fn encoded(value: *const c_void) -> Vec<u8> {
+    // SAFETY: the caller answers for it.
     let limiter = unsafe { limiter(value) };
     // The stored form is the smaller one.
     let mut bytes = Vec::with_capacity(size_of::<Limiter>() + limiter.heap_bytes());
@@ -88,7 +103,7 @@ unsafe fn encoded(value: *const c_void) -> Vec<u8> {
     bytes
 }
 
-extern "C" fn rdb_save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
+unsafe extern "C" fn rdb_save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
     guarded((), || {
         // SAFETY: the value is ours, `io` is the save that is going on; the buffer outlives the
         // call.
@@ -99,7 +114,7 @@ extern "C" fn rdb_save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
     });
 }
 
-extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, version: c_int) -> *mut c_void {
+unsafe extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, version: c_int) -> *mut c_void {
     guarded(ptr::null_mut(), || {
         if version != ENCODING_VERSION {
             log::warning(&format!("limiter with encoding version {version}, expected 0"));
@@ -119,7 +134,7 @@ extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, version: c_int) -> *mut c_vo
         };
         match decoded {
             Ok(limiter) => {
-                metrics::count_limiter(1);
+                counters::count_limiter(1);
                 Box::into_raw(Box::new(limiter)).cast()
             }
             Err(error) => {
@@ -130,7 +145,7 @@ extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, version: c_int) -> *mut c_vo
     })
 }
 
-extern "C" fn aof_rewrite(
+unsafe extern "C" fn aof_rewrite(
     io: *mut raw::RedisModuleIO,
     key: *mut raw::RedisModuleString,
     value: *mut c_void,
@@ -153,12 +168,12 @@ extern "C" fn aof_rewrite(
     });
 }
 
-extern "C" fn mem_usage(value: *const c_void) -> usize {
+unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     // SAFETY: the value is ours.
     guarded(0, || size_of::<Limiter>() + unsafe { limiter(value) }.heap_bytes())
 }
 
-extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
+unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
     guarded((), || {
         // SAFETY: the value is ours, `digest` is the digest that is going on; the buffer outlives
         // the call.
@@ -170,34 +185,19 @@ extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
     });
 }
 
-extern "C" fn free(value: *mut c_void) {
+unsafe extern "C" fn free(value: *mut c_void) {
     // SAFETY: the value came from `Box::into_raw`, and the server lets go of it.
     guarded((), || drop(unsafe { Box::from_raw(value.cast::<Limiter>()) }));
-    metrics::count_limiter(-1);
+    counters::count_limiter(-1);
 }
 
-/// A value is about to leave its key: it was deleted, expired, was evicted, overwritten or renamed.
-/// Databases that are flushed or swapped do not call this.
-extern "C" fn unlink(ctx: *mut raw::RedisModuleKeyOptCtx, _: *const c_void) {
-    if waiting::waiters() > 0 {
-        // SAFETY: the context is that of the callback; the server keeps the name beyond it.
-        guarded((), || unsafe {
-            let db = api!(RedisModule_GetDbIdFromOptCtx)(ctx);
-            let mut len = 0;
-            let name = api!(RedisModule_GetKeyNameFromOptCtx)(ctx);
-            let bytes = api!(RedisModule_StringPtrLen)(name, &mut len);
-            waiting::changed(db, std::slice::from_raw_parts(bytes.cast(), len));
-        });
-    }
-}
-
-/// How many allocations there are to free: past 64 the server does it in the background.
-extern "C" fn free_effort(_: *mut raw::RedisModuleString, value: *const c_void) -> usize {
+/// The number of allocations to free: above 64 the server frees them in the background.
+unsafe extern "C" fn free_effort(_: *mut raw::RedisModuleString, value: *const c_void) -> usize {
     // SAFETY: the value is ours.
     guarded(1, || unsafe { limiter(value) }.allocations())
 }
 
-extern "C" fn copy(
+unsafe extern "C" fn copy(
     _: *mut raw::RedisModuleString,
     _: *mut raw::RedisModuleString,
     value: *const c_void,
@@ -205,12 +205,12 @@ extern "C" fn copy(
     guarded(ptr::null_mut(), || {
         // SAFETY: the value is ours.
         let limiter = unsafe { limiter(value) }.clone();
-        metrics::count_limiter(1);
+        counters::count_limiter(1);
         Box::into_raw(Box::new(limiter)).cast()
     })
 }
 
-extern "C" fn defrag(
+unsafe extern "C" fn defrag(
     ctx: *mut raw::RedisModuleDefragCtx,
     _: *mut raw::RedisModuleString,
     value: *mut *mut c_void,
@@ -236,11 +236,15 @@ extern "C" fn defrag(
     })
 }
 
-/// Moves what holds leases, from where the last call had to stop. False when it has to stop again. The
-/// index of their names stays where it is: the standard library owns it.
+/// Moves the allocations of leases, from where the last call had to stop. False when it has to stop
+/// again. The index of their names stays where it is: the standard library owns it.
+///
+/// # Safety
+/// The context is that of the defragmentation that is going on.
 unsafe fn move_leases(ctx: *mut raw::RedisModuleDefragCtx, leases: &mut Leases) -> bool {
+    // SAFETY: the context is the caller's; the parts are allocations that `leases` owns.
     unsafe {
-        // It stays 0 where the server lets nobody stop.
+        // It stays 0 on servers that do not let a defragmentation stop.
         let mut done: c_ulong = 0;
         api!(RedisModule_DefragCursorGet)(ctx, &mut done);
         for part in leases.parts_mut(done as usize) {
@@ -256,16 +260,27 @@ unsafe fn move_leases(ctx: *mut raw::RedisModuleDefragCtx, leases: &mut Leases) 
     }
 }
 
-/// Where an allocation was moved to, `None` when it stays.
+/// Where an allocation was moved to, `None` when it stays. One that was moved is gone where it was.
+///
+/// # Safety
+/// The context is that of the defragmentation that is going on, the allocation is one of the
+/// server's allocator, and the caller replaces every pointer to it.
 unsafe fn moved(
     ctx: *mut raw::RedisModuleDefragCtx,
     allocation: *mut c_void,
 ) -> Option<*mut c_void> {
+    // SAFETY: the caller answers for it.
     let moved = unsafe { api!(RedisModule_DefragAlloc)(ctx, allocation) };
     (!moved.is_null()).then_some(moved)
 }
 
+/// Moves a box.
+///
+/// # Safety
+/// The context is that of the defragmentation that is going on.
 unsafe fn move_box<T>(ctx: *mut raw::RedisModuleDefragCtx, boxed: &mut Box<T>) {
+    // SAFETY: the allocation is the box's own, which is overwritten without being dropped: what it
+    // pointed to is not there any more.
     unsafe {
         let allocation: *mut T = &mut **boxed;
         if let Some(moved) = moved(ctx, allocation.cast()) {
@@ -274,11 +289,16 @@ unsafe fn move_box<T>(ctx: *mut raw::RedisModuleDefragCtx, boxed: &mut Box<T>) {
     }
 }
 
+/// Moves bytes.
+///
+/// # Safety
+/// The context is that of the defragmentation that is going on.
 unsafe fn move_bytes(ctx: *mut raw::RedisModuleDefragCtx, bytes: &mut Box<[u8]>) {
     let len = bytes.len();
     if len == 0 {
         return;
     }
+    // SAFETY: as in `move_box`. Empty slices, which were left out, have no allocation.
     unsafe {
         if let Some(moved) = moved(ctx, bytes.as_mut_ptr().cast()) {
             let moved = ptr::slice_from_raw_parts_mut(moved.cast(), len);

@@ -1,0 +1,50 @@
+//! Changing limiters by hand, as `RL.REFUND`, `RL.RELEASE`, `RL.BLOCK` and `RL.EXEMPT` do. Each
+//! answers how many limiters it changed.
+
+use rl_core::effect::Effect;
+use rl_core::grammar::by_hand::parse_hold;
+use rl_core::limiter::Limiter;
+use rl_core::manage::{Hold, hold};
+
+use crate::call::Call;
+use crate::entry::{Arg, KEYS, Kind, pair};
+use crate::failure::Failure;
+use crate::key::Access;
+use crate::open_keys::{Changes, OpenKeys};
+
+/// Changes the limiters that the first `count` arguments name as `change` says, and answers how
+/// many it changed.
+pub fn change_each(
+    call: &Call,
+    count: usize,
+    change: impl Fn(Option<&Limiter>, i64) -> Option<Effect>,
+) -> Result<(), Failure> {
+    let now_ms = call.now_ms();
+    let mut keys = OpenKeys::new(call);
+    keys.open(count, Access::Write, now_ms)?;
+    let mut changes = Changes::new();
+    let mut creates = false;
+    for key in 0..count {
+        let stored = keys.limiter(key);
+        if let Some(effect) = change(stored, now_ms) {
+            creates |= stored.is_none();
+            changes.push((key, effect));
+        }
+    }
+    if creates && call.is_out_of_memory() {
+        return Err(Failure::OutOfMemory);
+    }
+    let changed = changes.len() as i64;
+    keys.write(changes);
+    call.reply_integers(&[changed]);
+    Ok(())
+}
+
+/// The arguments of commands that lay something for a time.
+pub const FOR_A_TIME: &[Arg] = &[KEYS, pair(c"duration", c"FOR", Kind::Integer)];
+
+/// Lays a block or an exemption on each limiter, or lifts it.
+pub fn lay(call: &Call, which: Hold) -> Result<(), Failure> {
+    let request = parse_hold(call)?;
+    change_each(call, request.keys, |stored, now_ms| hold(stored, which, request.value, now_ms))
+}
