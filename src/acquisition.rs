@@ -1,15 +1,20 @@
 //! Acquiring: from a request to a decision that is carried out, and its answer. `RL.ACQUIRE`,
 //! `RL.ACQUIREX`, `RL.PEEK`, `CL.THROTTLE` and waiting share it.
 
-use rl_core::decision::{Decision, Slot, Terms, Verdict, decide};
+use rl_core::call::{NoMemory, acquire, peek};
+use rl_core::decision::{Ask, Decision, Part, Terms, Verdict};
+use rl_core::effect::Effect;
 use rl_core::grammar::{Named, Request, rule_of};
+use rl_core::limiter::Limiter;
+use rl_core::limiters::{FEW, Limiters, Taken, Told};
+use rl_core::plain;
 use smallvec::SmallVec;
 
-use crate::call::{Call, FEW};
+use crate::call::Call;
 use crate::counters::{self, Outcome};
 use crate::failure::Failure;
 use crate::key::Access;
-use crate::open_keys::{Changes, OpenKeys, Plain};
+use crate::open_keys::OpenKeys;
 use crate::{config, policies, top};
 
 /// Applies the policies and `rl.enforce` to the rules that were asked.
@@ -33,23 +38,6 @@ pub fn terms<'a>(request: &Request<'a>, now_ms: i64) -> Terms<'a> {
     }
 }
 
-/// The limiters of a call, each with the rule it is judged by.
-pub type Judged<'a> = SmallVec<[Slot<'a>; FEW]>;
-
-/// Fills in the limiters to be judged. In place, since they are two kilobytes that would be copied.
-pub fn fill<'a>(
-    judged: &mut Judged<'a>,
-    keys: &'a OpenKeys<'_>,
-    request: &Request<'_>,
-    rules: &'a [Named<'_>],
-) {
-    for key in 0..request.keys {
-        if let Some(rule) = rule_of(rules, key) {
-            judged.push(Slot::new(keys.limiter(key), &rule.ask));
-        }
-    }
-}
-
 /// Decides, and carries the decision out unless it is only to be read. The client does not wait.
 pub fn answer(
     call: &Call,
@@ -60,72 +48,187 @@ pub fn answer(
     let now_ms = call.now_ms();
     prepare(call, rules, now_ms);
     let mut keys = OpenKeys::new(call);
-    keys.open(request.keys, access, now_ms)?;
-    carry_out(call, request, rules, &mut keys, &terms(request, now_ms), access)
+    keys.open(request.keys, access)?;
+    let terms = terms(request, now_ms);
+    match access {
+        Access::Read => Ok(look(&mut keys, rules, &terms, request.options.with_keys)),
+        Access::Write => carry_out(call, request, rules, keys, &terms),
+    }
 }
 
-/// Decides over limiters that are open, and carries the decision out unless it is only to be read.
+/// Decides over keys that are open, and carries the decision out.
+///
+/// # Errors
+/// It takes memory that the server does not have. Nothing was changed.
 #[inline(always)]
 pub fn carry_out(
     call: &Call,
     request: &Request<'_>,
     rules: &[Named<'_>],
-    keys: &mut OpenKeys<'_>,
+    mut keys: OpenKeys<'_>,
     terms: &Terms<'_>,
-    access: Access,
 ) -> Result<Reply, Failure> {
-    if access == Access::Write
-        && !request.options.with_keys
-        && let Some(Plain { decision, verdict, denying }) = keys.acquire_plain(rules, terms)
-    {
-        let granted = decision.granted > 0;
-        let outcomes = (0..request.keys).map(|key| match granted {
-            true => Outcome::Granted,
-            false if denying.binary_search(&key).is_ok() => Outcome::Denied,
-            false => Outcome::Spared,
-        });
-        count(call, granted, rules, outcomes, terms.now_ms);
-        return Ok(Reply::new(&decision, &verdict));
+    let mut account = Account {
+        call,
+        rules,
+        keys: request.keys,
+        terms,
+        answers: Answers::new(request.options.with_keys),
+        denying: SmallVec::new(),
+        is_counted: false,
+    };
+    let mut asked = AskedKeys { keys: &mut keys, rules, now_ms: terms.now_ms };
+    let acquired = acquire(&mut asked, terms, &mut account);
+    let (decision, verdict) = acquired.map_err(|NoMemory| Failure::OutOfMemory)?;
+    if !account.is_counted {
+        account.count_plain(&decision);
     }
-    decide_in_full(call, request, rules, keys, terms, access)
+    keys.send();
+    Ok(Reply::new(&decision, &verdict, account.answers))
 }
 
-/// Decides a call that is not plain. A function of its own, since it takes much of the stack.
-#[inline(never)]
-fn decide_in_full(
-    call: &Call,
-    request: &Request<'_>,
-    rules: &[Named<'_>],
+/// Decides over keys that are open, and changes nothing.
+pub fn look(
     keys: &mut OpenKeys<'_>,
+    rules: &[Named<'_>],
     terms: &Terms<'_>,
-    access: Access,
-) -> Result<Reply, Failure> {
-    let mut judged = Judged::new();
-    fill(&mut judged, keys, request, rules);
-    let decision = decide(&mut judged, terms);
-    let reply = Reply::of_judged(&decision, &judged, request.options.with_keys);
-    if access == Access::Read {
-        return Ok(reply);
+    with_keys: bool,
+) -> Reply {
+    let mut answers = Answers::new(with_keys);
+    let asked = AskedKeys { keys, rules, now_ms: terms.now_ms };
+    let (decision, verdict) = peek(&asked, terms, &mut answers);
+    Reply::new(&decision, &verdict, answers)
+}
+
+/// Open keys, and the rule that each is judged by.
+pub struct AskedKeys<'a, 'call> {
+    /// The keys.
+    pub keys: &'a mut OpenKeys<'call>,
+    /// One rule, or one for each.
+    pub rules: &'a [Named<'a>],
+    /// When the call is made, in ms of epoch time.
+    pub now_ms: i64,
+}
+
+impl Limiters for AskedKeys<'_, '_> {
+    #[inline(always)]
+    fn count(&self) -> usize {
+        self.keys.count()
     }
-    let mut changes = Changes::new();
-    let mut grows = false;
-    for (key, one) in judged.iter().enumerate() {
-        if let Some(effect) = one.effect() {
-            grows |= one.grows(&effect);
-            changes.push((key, effect));
+
+    #[inline(always)]
+    fn get(&self, place: usize) -> Option<&Limiter> {
+        self.keys.limiter(place)
+    }
+
+    #[inline(always)]
+    fn ask(&self, place: usize) -> Option<&Ask> {
+        rule_of(self.rules, place).map(|rule| &rule.ask)
+    }
+
+    #[inline(always)]
+    fn asked(&mut self, place: usize) -> Option<(&mut Limiter, &Ask)> {
+        let rule = rule_of(self.rules, place)?;
+        Some((self.keys.limiter_mut(place)?, &rule.ask))
+    }
+
+    #[inline(always)]
+    fn taken(&mut self, place: usize, taken: Taken) {
+        let Some(rule) = rule_of(self.rules, place) else { return };
+        self.keys.changed(place, taken.expire_at_ms, |limiter| {
+            plain::effect(limiter, &rule.ask.rule, &taken, self.now_ms)
+        });
+    }
+
+    fn apply(&mut self, place: usize, effect: &Effect) {
+        self.keys.apply(place, effect);
+    }
+
+    fn may_grow(&self) -> bool {
+        self.keys.may_grow()
+    }
+}
+
+/// What `WITHKEYS` tells of each key, if it was asked for.
+struct Answers(Option<Vec<[i64; 7]>>);
+
+impl Answers {
+    fn new(with_keys: bool) -> Answers {
+        Answers(with_keys.then(Vec::new))
+    }
+}
+
+impl Told for Answers {
+    fn wants_answers(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn denied_by(&mut self, _: usize) {}
+
+    fn decided(&mut self, _: &Decision, parts: &[Part<'_>]) {
+        if let Some(keys) = &mut self.0 {
+            keys.extend(parts.iter().map(key_answer));
         }
     }
-    if grows && call.is_out_of_memory() {
-        return Err(Failure::OutOfMemory);
-    }
-    if !decision.has_lapsed(terms) {
+}
+
+fn key_answer(part: &Part<'_>) -> [i64; 7] {
+    let (verdict, rule) = (part.verdict(), part.ask().rule);
+    [
+        verdict.granted as i64,
+        verdict.limit as i64,
+        verdict.remaining as i64,
+        verdict.retry_after_ms,
+        verdict.reset_after_ms,
+        rule.window_ms(),
+        rule.limit() as i64,
+    ]
+}
+
+/// Keeps account of a call that is carried out.
+struct Account<'a> {
+    call: &'a Call,
+    rules: &'a [Named<'a>],
+    keys: usize,
+    terms: &'a Terms<'a>,
+    answers: Answers,
+    /// The keys that deny a plain call, by their index.
+    denying: SmallVec<[usize; FEW]>,
+    is_counted: bool,
+}
+
+impl Account<'_> {
+    #[inline(always)]
+    fn count_plain(&self, decision: &Decision) {
         let granted = decision.granted > 0;
-        let outcomes = judged.iter().map(|one| Outcome::of(one, granted));
-        count(call, granted, rules, outcomes, terms.now_ms);
+        let outcomes = (0..self.keys).map(|key| match granted {
+            true => Outcome::Granted,
+            false if self.denying.binary_search(&key).is_ok() => Outcome::Denied,
+            false => Outcome::Spared,
+        });
+        count(self.call, granted, self.rules, outcomes, self.terms.now_ms);
     }
-    drop(judged);
-    keys.write(changes);
-    Ok(reply)
+}
+
+impl Told for Account<'_> {
+    #[inline(always)]
+    fn wants_answers(&self) -> bool {
+        self.answers.wants_answers()
+    }
+
+    fn denied_by(&mut self, place: usize) {
+        self.denying.push(place);
+    }
+
+    fn decided(&mut self, decision: &Decision, parts: &[Part<'_>]) {
+        self.answers.decided(decision, parts);
+        self.is_counted = true;
+        if !decision.has_lapsed(self.terms) {
+            let granted = decision.granted > 0;
+            let outcomes = parts.iter().map(|part| Outcome::of(part, granted));
+            count(self.call, granted, self.rules, outcomes, self.terms.now_ms);
+        }
+    }
 }
 
 /// Counts a call that was carried out, by what became of each limiter.
@@ -169,8 +272,8 @@ impl Reply {
         self.call[0] > 0
     }
 
-    /// `binding` is what the binding key answers.
-    fn new(decision: &Decision, binding: &Verdict) -> Reply {
+    /// `binding` is the answer of the binding key.
+    fn new(decision: &Decision, binding: &Verdict, answers: Answers) -> Reply {
         let call = [
             decision.granted as i64,
             binding.limit as i64,
@@ -179,14 +282,13 @@ impl Reply {
             binding.reset_after_ms,
             decision.binding as i64,
         ];
-        Reply { call, keys: None }
+        Reply { call, keys: answers.0 }
     }
 
-    /// Of a call that was decided over these limiters.
-    pub fn of_judged(decision: &Decision, judged: &[Slot<'_>], with_keys: bool) -> Reply {
-        let binding = judged.get(decision.binding).map(|one| *one.verdict()).unwrap_or_default();
-        let keys = with_keys.then(|| judged.iter().map(key_reply).collect());
-        Reply { keys, ..Reply::new(decision, &binding) }
+    /// The same as a denial.
+    pub fn denied(mut self) -> Reply {
+        self.call[0] = 0;
+        self
     }
 
     /// Answers it.
@@ -201,18 +303,4 @@ impl Reply {
             }
         }
     }
-}
-
-/// What `WITHKEYS` tells of a key.
-fn key_reply(one: &Slot<'_>) -> [i64; 7] {
-    let (verdict, rule) = (one.verdict(), one.ask().rule);
-    [
-        verdict.granted as i64,
-        verdict.limit as i64,
-        verdict.remaining as i64,
-        verdict.retry_after_ms,
-        verdict.reset_after_ms,
-        rule.window_ms(),
-        rule.limit() as i64,
-    ]
 }

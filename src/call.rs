@@ -8,9 +8,6 @@ use rl_core::grammar::Arguments;
 
 use crate::api::{MainThread, api, clock_ms};
 
-/// A call allocates nothing for up to this number of keys.
-pub const FEW: usize = 8;
-
 /// Where a call comes from, as far as writes are concerned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Origin {

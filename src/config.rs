@@ -14,8 +14,8 @@ use redis_module::configuration::{
 use redis_module::{
     ConfigurationValue, Context, EnumConfigurationValue, RedisError, RedisString, Status, raw,
 };
+use rl_core::algorithm::sliding::DEFAULT_RESOLUTION;
 use rl_core::grammar::integer;
-use rl_core::sliding::DEFAULT_RESOLUTION;
 use rl_core::top;
 
 use words::cl_throttle::ClThrottle;

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use lazy_static::lazy_static;
 use redis_module::RedisGILGuard;
-use rl_core::decision::Slot;
+use rl_core::decision::Part;
 use rl_core::grammar::{Named, rule_of};
 use rl_core::rule::Algorithm;
 
 use crate::api::MainThread;
-use crate::{algorithms, config};
+use crate::config;
 
 /// A counter that one thread counts up.
 struct Counter(AtomicU64);
@@ -75,8 +75,8 @@ pub struct Counts {
 }
 
 static CALLS: Outcomes = Outcomes::new();
-static BY_ALGORITHM: [Outcomes; algorithms::ALL.len()] =
-    [const { Outcomes::new() }; algorithms::ALL.len()];
+static BY_ALGORITHM: [Outcomes; Algorithm::ALL.len()] =
+    [const { Outcomes::new() }; Algorithm::ALL.len()];
 static WAITS: [Counter; 3] = [const { Counter::new() }; 3];
 static ERRORS: Counter = Counter::new();
 static MISMATCHES: Counter = Counter::new();
@@ -120,8 +120,8 @@ pub enum Outcome {
 
 impl Outcome {
     /// Of a limiter in a call that was granted or not.
-    pub fn of(limiter: &Slot<'_>, granted: bool) -> Outcome {
-        match (limiter.lacks_room(), limiter.ask().shadow) {
+    pub fn of(part: &Part<'_>, granted: bool) -> Outcome {
+        match (part.lacks_room(), part.ask().shadow) {
             (true, true) => Outcome::ShadowDenied,
             (true, false) => Outcome::Denied,
             (false, _) if granted => Outcome::Granted,
@@ -207,7 +207,7 @@ pub fn calls() -> Counts {
 
 /// What became of limiters, by algorithm.
 pub fn by_algorithm() -> impl Iterator<Item = (Algorithm, Counts)> {
-    algorithms::ALL.into_iter().zip(BY_ALGORITHM.iter().map(Outcomes::counts))
+    Algorithm::ALL.iter().copied().zip(BY_ALGORITHM.iter().map(Outcomes::counts))
 }
 
 /// Calls that were answered by an error.
@@ -220,7 +220,7 @@ pub fn mismatches() -> u64 {
     MISMATCHES.get()
 }
 
-/// OpenKeys that there are.
+/// Limiters that there are.
 pub fn limiters() -> u64 {
     LIMITERS.load(Ordering::Relaxed).max(0) as u64
 }

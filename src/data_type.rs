@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{c_int, c_ulong, c_void};
 use redis_module::{Context, raw};
-use rl_core::codec;
-use rl_core::concurrency::Leases;
-use rl_core::limiter::{Limiter, State};
+use rl_core::limiter::Limiter;
+use rl_core::stored::effect::encode_whole;
+use rl_core::stored::limiter::{decode_limiter, encode_limiter};
 
 use crate::api::api;
 use crate::{counters, log};
@@ -99,7 +99,7 @@ unsafe fn encoded(value: *const c_void) -> Vec<u8> {
     let limiter = unsafe { limiter(value) };
     // The stored form is the smaller one.
     let mut bytes = Vec::with_capacity(size_of::<Limiter>() + limiter.heap_bytes());
-    codec::encode_limiter(limiter, &mut bytes);
+    encode_limiter(limiter, &mut bytes);
     bytes
 }
 
@@ -128,7 +128,7 @@ unsafe extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, version: c_int) -> *m
             if buffer.is_null() {
                 return ptr::null_mut();
             }
-            let decoded = codec::decode_limiter(std::slice::from_raw_parts(buffer.cast(), len));
+            let decoded = decode_limiter(std::slice::from_raw_parts(buffer.cast(), len));
             api!(RedisModule_Free)(buffer.cast());
             decoded
         };
@@ -155,7 +155,7 @@ unsafe extern "C" fn aof_rewrite(
         // SAFETY: the value is ours; "sb" takes a string and a buffer with its length, which
         // outlive the call. The server writes the TTL itself.
         unsafe {
-            codec::encode_whole(limiter(value), &mut bytes);
+            encode_whole(limiter(value), &mut bytes);
             api!(RedisModule_EmitAOF)(
                 io,
                 c"RL._EFFECT".as_ptr(),
@@ -226,38 +226,36 @@ unsafe extern "C" fn defrag(
             if let Some(holds) = limiter.holds_mut() {
                 move_box(ctx, holds);
             }
-            match limiter.state_mut() {
-                State::Sliding(log) => move_bytes(ctx, log.bytes_mut()),
-                State::Concurrency(leases) => return c_int::from(!move_leases(ctx, leases)),
-                State::Unused | State::Bucket(_) | State::Fixed(_) | State::Counter(_) => {}
-            }
+            c_int::from(!move_parts(ctx, limiter))
         }
-        0
     })
 }
 
-/// Moves the allocations of leases, from where the last call had to stop. False when it has to stop
-/// again. The index of their names stays where it is: the standard library owns it.
+/// Moves the allocations of the algorithm, from where the last call had to stop. False when it has to
+/// stop again. The index of the names of leases stays where it is: the standard library owns it.
 ///
 /// # Safety
 /// The context is that of the defragmentation that is going on.
-unsafe fn move_leases(ctx: *mut raw::RedisModuleDefragCtx, leases: &mut Leases) -> bool {
-    // SAFETY: the context is the caller's; the parts are allocations that `leases` owns.
-    unsafe {
-        // It stays 0 on servers that do not let a defragmentation stop.
-        let mut done: c_ulong = 0;
-        api!(RedisModule_DefragCursorGet)(ctx, &mut done);
-        for part in leases.parts_mut(done as usize) {
-            move_bytes(ctx, part);
-            done += 1;
-            if api!(RedisModule_DefragShouldStop)(ctx) != 0
+unsafe fn move_parts(ctx: *mut raw::RedisModuleDefragCtx, limiter: &mut Limiter) -> bool {
+    // It stays 0 on servers that do not let a defragmentation stop.
+    let mut begun: c_ulong = 0;
+    // SAFETY: the context is the caller's.
+    unsafe { api!(RedisModule_DefragCursorGet)(ctx, &mut begun) };
+    let mut done = begun;
+    limiter.each_part(begun as usize, |part| {
+        // SAFETY: the context is the caller's; the part is an allocation that the limiter owns.
+        unsafe {
+            if done > begun
+                && api!(RedisModule_DefragShouldStop)(ctx) != 0
                 && api!(RedisModule_DefragCursorSet)(ctx, done) == raw::REDISMODULE_OK as c_int
             {
                 return false;
             }
+            move_bytes(ctx, part);
         }
+        done += 1;
         true
-    }
+    })
 }
 
 /// Where an allocation was moved to, `None` when it stays. One that was moved is gone where it was.

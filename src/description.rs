@@ -5,8 +5,8 @@ use std::ptr;
 
 use libc::c_int;
 use redis_module::raw;
+use rl_core::grammar::algo_words;
 
-use crate::algorithms;
 use crate::api::api;
 use crate::entry::{ALGORITHMS, Arg, Docs, Entry, KeyRange, Kind};
 
@@ -83,11 +83,11 @@ impl Args {
                 }
                 Kind::Algorithm => (
                     raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF,
-                    Some(Args::of_words(algorithms::words())),
+                    Some(Args::of_words(algo_words(|_| true))),
                 ),
                 Kind::SpendingAlgorithm => (
                     raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF,
-                    Some(Args::of_words(algorithms::spending_words())),
+                    Some(Args::of_words(algo_words(|algorithm| !algorithm.is_leased()))),
                 ),
                 Kind::Block(parts) => (
                     raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK,
@@ -135,7 +135,7 @@ impl Args {
 }
 
 fn summary(text: &str) -> CString {
-    let words: Vec<_> = algorithms::words().collect();
+    let words: Vec<_> = algo_words(|_| true).collect();
     CString::new(text.replace(ALGORITHMS, &words.join("|"))).unwrap_or_default()
 }
 

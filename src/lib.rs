@@ -22,14 +22,13 @@
 //! | [`counters`] | what became of calls, counted |
 //! | [`reply`], [`failure`] | how a call is answered, and why it fails |
 //! | [`call`] | what a command knows of its call: arguments, moment, origin |
-//! | [`algorithms`], [`config`], [`log`] | the list of the algorithms, the configuration, the server's log |
+//! | [`config`], [`log`] | the configuration, the server's log |
 //! | [`api`] | functions and clocks of the server, and the proof of its main thread |
 //!
 //! The limiter itself is in `rl_core`, which knows nothing of Redis and has no `unsafe`. Here
 //! `unsafe` is where the server's API is called, and in the callbacks that it calls.
 
 mod acquisition;
-mod algorithms;
 mod api;
 mod call;
 mod command;

@@ -79,7 +79,7 @@ fn fill(section: &Section, for_crash_report: bool) {
     section.number("propagates", u64::from(listener::is_heard()));
     section.number("limiters", counters::limiters());
     for (algorithm, counts) in counters::by_algorithm() {
-        section.counts(&format!("algo_{}", algorithm.name()), counts);
+        section.counts(&format!("algo_{}", algorithm.word()), counts);
     }
     for (name, value) in config::shown() {
         section.text(&format!("config_{}", name.replace('-', "_")), &value);

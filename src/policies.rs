@@ -18,7 +18,9 @@ use redis_module::server_events::LoadingSubevent;
 use redis_module::{Context, RedisGILGuard, RedisLockIndicator, raw};
 use redis_module_macros::{cron_event_handler, loading_event_handler};
 use rl_core::grammar::Named;
-use rl_core::policy::{Applied, Policies, encode};
+use rl_core::policies::Policies;
+use rl_core::policy::Applied;
+use rl_core::stored::policies::encode;
 
 use crate::api::{MainThread, api, clock_ms};
 use crate::waiting::queue;

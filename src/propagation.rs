@@ -1,13 +1,18 @@
 //! What a call changed, sent to the replicas and the AOF: results with absolute times, never the
 //! request.
 
+use std::borrow::Borrow;
 use std::ffi::CStr;
 
 use redis_module::raw;
+use rl_core::effect::Effect;
+use rl_core::stored::blob::Blob;
+use rl_core::stored::effect::encode_effect;
 use smallvec::SmallVec;
 
 use crate::api::api;
 use crate::call::Call;
+use crate::listener;
 
 /// The command that carries effects.
 const EFFECT: &CStr = c"RL._EFFECT";
@@ -15,31 +20,50 @@ const EFFECT: &CStr = c"RL._EFFECT";
 /// The command that carries policies.
 const POLICY: &CStr = c"RL._POLICY";
 
-/// Sends the effect on one key, an argument.
-pub fn send_effect(call: &Call, key: usize, blob: &[u8]) {
-    let (name, bytes, len) = (call.string(key), blob.as_ptr(), blob.len());
-    // SAFETY: "sb" takes a string and a buffer with its length; both outlive the call.
-    unsafe {
-        let (ctx, format) = (call.context(), c"sb".as_ptr());
-        api!(RedisModule_Replicate)(ctx, EFFECT.as_ptr(), format, name, bytes, len);
-    }
-}
-
-/// Effects on several keys, which are sent as one command.
-pub struct Effects<'call> {
+/// The effects of a call, until they are sent.
+pub struct Outbox<'call> {
     call: &'call Call,
-    /// A key, its blob, the next key and so on. The blobs are ours to free.
+    /// Whether anything changed.
+    has_changed: bool,
+    /// The first effect, encoded, with its key. Most calls have no other.
+    first: Option<(usize, Blob)>,
+    /// All effects, once there are several: a key, its effect, the next key and so on. The effects are
+    /// ours to free.
     argv: SmallVec<[*mut raw::RedisModuleString; 16]>,
 }
 
-impl<'call> Effects<'call> {
-    /// None yet.
-    pub fn new(call: &'call Call) -> Effects<'call> {
-        Effects { call, argv: SmallVec::new() }
+impl<'call> Outbox<'call> {
+    /// Nothing yet.
+    pub fn new(call: &'call Call) -> Outbox<'call> {
+        Outbox { call, has_changed: false, first: None, argv: SmallVec::new() }
     }
 
-    /// Adds the effect on a key, an argument.
-    pub fn push(&mut self, key: usize, blob: &[u8]) {
+    /// Adds the effect on a key, an argument. Made only if anyone listens.
+    #[inline(always)]
+    pub fn put<E: Borrow<Effect>>(&mut self, key: usize, effect: impl FnOnce() -> Option<E>) {
+        self.has_changed = true;
+        if listener::is_heard()
+            && let Some(effect) = effect()
+        {
+            self.encode(key, effect.borrow());
+        }
+    }
+
+    /// A function of its own, since it takes much of the stack.
+    #[inline(never)]
+    fn encode(&mut self, key: usize, effect: &Effect) {
+        let mut blob = Blob::new();
+        encode_effect(effect, &mut blob);
+        match self.first.take() {
+            None if self.argv.is_empty() => self.first = Some((key, blob)),
+            first => {
+                first.iter().for_each(|(key, blob)| self.push(*key, blob.bytes()));
+                self.push(key, blob.bytes());
+            }
+        }
+    }
+
+    fn push(&mut self, key: usize, blob: &[u8]) {
         self.argv.push(self.call.string(key));
         // SAFETY: the server copies the buffer.
         self.argv.push(unsafe {
@@ -47,21 +71,30 @@ impl<'call> Effects<'call> {
         });
     }
 
-    /// Sends them, if there are any.
-    pub fn send(mut self) {
-        if self.argv.is_empty() {
-            return;
-        }
-        let (strings, len) = (self.argv.as_mut_ptr(), self.argv.len());
-        // SAFETY: "v" takes a vector of strings and its length. The server retains what it keeps.
-        unsafe {
-            let ctx = self.call.context();
-            api!(RedisModule_Replicate)(ctx, EFFECT.as_ptr(), c"v".as_ptr(), strings, len);
+    /// Sends them as one command. If nobody listens, only counts that something changed.
+    pub fn send(self) {
+        let ctx = self.call.context();
+        if let Some((key, blob)) = &self.first {
+            let (name, bytes, len) =
+                (self.call.string(*key), blob.bytes().as_ptr(), blob.bytes().len());
+            // SAFETY: "sb" takes a string and a buffer with its length; both outlive the call.
+            unsafe {
+                let format = c"sb".as_ptr();
+                api!(RedisModule_Replicate)(ctx, EFFECT.as_ptr(), format, name, bytes, len);
+            }
+        } else if !self.argv.is_empty() {
+            let (strings, len) = (self.argv.as_ptr().cast_mut(), self.argv.len());
+            // SAFETY: "v" takes a vector of strings and its length. The server retains what it keeps.
+            unsafe {
+                api!(RedisModule_Replicate)(ctx, EFFECT.as_ptr(), c"v".as_ptr(), strings, len);
+            }
+        } else if self.has_changed {
+            count_change(self.call);
         }
     }
 }
 
-impl Drop for Effects<'_> {
+impl Drop for Outbox<'_> {
     fn drop(&mut self) {
         for blob in self.argv.iter().skip(1).step_by(2) {
             // SAFETY: made by `push`, and not used any more.
@@ -72,7 +105,7 @@ impl Drop for Effects<'_> {
 
 /// Counts a change for the server's save points and sends nothing: a command that goes neither to
 /// the AOF nor to replicas.
-pub fn count_change(call: &Call) {
+fn count_change(call: &Call) {
     // SAFETY: the context is that of the running command. "AR" takes no argument.
     unsafe { api!(RedisModule_Replicate)(call.context(), EFFECT.as_ptr(), c"AR".as_ptr()) };
 }

@@ -8,10 +8,11 @@ use redis_module::RedisGILGuard;
 use rl_core::grammar::remembered::{Remembered, Table};
 use rl_core::grammar::rules::{Form, keys_and_rules, parse_rules};
 use rl_core::grammar::{Named, Request};
+use rl_core::limiters::FEW;
 use smallvec::SmallVec;
 
 use crate::api::MainThread;
-use crate::call::{Call, FEW};
+use crate::call::Call;
 use crate::failure::Failure;
 
 /// The rules of a call: one for all keys, or one for each.

@@ -3,17 +3,18 @@
 //! [`acquire`] is the way in which the module, the simulator, the benchmarks and the tests make a call.
 //! They differ in where their limiters are ([`Limiters`]) and in what they want to know ([`Told`]).
 
-use std::fmt;
+use std::{fmt, slice};
 
 use smallvec::SmallVec;
 
 use crate::corrections::Corrections;
 use crate::decision::{Decision, decide};
 use crate::effect::Effect;
+use crate::limiter::Limiter;
 use crate::limiters::{FEW, Limiters, Told};
 use crate::part::{Part, Verdict};
 use crate::plain;
-use crate::terms::Terms;
+use crate::terms::{Ask, Terms};
 
 /// The call needs more memory than there is. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +91,18 @@ pub fn peek<L: Limiters>(
     let decision = decide(&mut parts, terms);
     told.decided(&decision, &parts);
     (decision, verdict_of(&decision, &parts))
+}
+
+/// Decides over one limiter, which is not ahead of the clock, and changes nothing.
+pub fn look_at_one<T>(
+    stored: Option<&Limiter>,
+    ask: &Ask,
+    terms: &Terms<'_>,
+    look: impl FnOnce(&Part<'_>) -> T,
+) -> T {
+    let mut part = Part::new(stored, ask);
+    decide(slice::from_mut(&mut part), terms);
+    look(&part)
 }
 
 type Parts<'a> = SmallVec<[Part<'a>; FEW]>;

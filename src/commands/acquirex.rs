@@ -63,9 +63,9 @@ fn answer_or_wait(
     prepare(call, rules, now_ms);
     let terms = terms(request, now_ms);
     let mut keys = OpenKeys::new(call);
-    keys.open(request.keys, Access::Write, now_ms)?;
-    if begin::waits(call, request, &asked, rules, &keys, &terms) {
+    keys.open(request.keys, Access::Write)?;
+    if begin::waits(call, request, &asked, rules, &mut keys, &terms) {
         return Ok(None);
     }
-    carry_out(call, request, rules, &mut keys, &terms, Access::Write).map(Some)
+    carry_out(call, request, rules, keys, &terms).map(Some)
 }

@@ -4,9 +4,9 @@
 //! does not load, is worse than one limiter that is missing. What cannot be applied is logged and
 //! skipped.
 
-use rl_core::codec::{Payload, decode_payload};
 use rl_core::grammar::Arguments;
 use rl_core::grammar::error::Shown;
+use rl_core::stored::effect::{Payload, decode_payload};
 
 use crate::call::{Call, Origin};
 use crate::command::Command;

@@ -10,7 +10,7 @@ use crate::call::Call;
 use crate::entry::{Arg, KEYS, Kind, pair};
 use crate::failure::Failure;
 use crate::key::Access;
-use crate::open_keys::{Changes, OpenKeys};
+use crate::open_keys::OpenKeys;
 
 /// Changes the limiters that the first `count` arguments name as `change` says, and answers how
 /// many it changed.
@@ -21,21 +21,24 @@ pub fn change_each(
 ) -> Result<(), Failure> {
     let now_ms = call.now_ms();
     let mut keys = OpenKeys::new(call);
-    keys.open(count, Access::Write, now_ms)?;
-    let mut changes = Changes::new();
+    keys.open(count, Access::Write)?;
+    let corrections = keys.corrections(now_ms);
+    let mut effects = Vec::new();
     let mut creates = false;
     for key in 0..count {
-        let stored = keys.limiter(key);
+        let stored = corrections.or(key, keys.limiter(key));
         if let Some(effect) = change(stored, now_ms) {
             creates |= stored.is_none();
-            changes.push((key, effect));
+            effects.push((key, effect));
         }
     }
-    if creates && call.is_out_of_memory() {
+    if creates && !keys.may_grow() {
         return Err(Failure::OutOfMemory);
     }
-    let changed = changes.len() as i64;
-    keys.write(changes);
+    corrections.effects().for_each(|(key, effect)| keys.apply(key, effect));
+    effects.iter().for_each(|(key, effect)| keys.apply(*key, effect));
+    keys.send();
+    let changed = effects.len() as i64;
     call.reply_integers(&[changed]);
     Ok(())
 }

@@ -29,8 +29,9 @@ impl Command for Info {
     fn run(call: &Call) -> Result<(), Failure> {
         let now_ms = call.now_ms();
         let mut keys = OpenKeys::new(call);
-        keys.open(1, Access::Read, now_ms)?;
-        match keys.limiter(0) {
+        keys.open(1, Access::Read)?;
+        let corrections = keys.corrections(now_ms);
+        match corrections.or(0, keys.limiter(0)) {
             None => call.reply_null(),
             Some(limiter) => {
                 let denied_recently = top::denied_recently(call, 0, now_ms);
@@ -58,7 +59,7 @@ fn reply(call: &Call, status: &Status, denied_recently: u64) {
     ];
     call.reply_map(1 + numbers.len());
     call.reply_string("algo");
-    call.reply_string(rule.map_or("none", |rule| rule.algorithm().name()));
+    call.reply_string(rule.map_or("none", |rule| rule.algorithm().word()));
     for (name, number) in numbers {
         call.reply_string(name);
         call.reply_integers(&[number]);

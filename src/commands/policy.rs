@@ -5,7 +5,8 @@
 use redis_module::{Context, RedisResult, RedisValue};
 use rl_core::grammar::Arguments;
 use rl_core::grammar::operator::parse_policy_set;
-use rl_core::policy::{Entry as PolicyEntry, Policy, encode};
+use rl_core::policy::{Entry as PolicyEntry, Policy};
+use rl_core::stored::policies::encode;
 
 use crate::call::Call;
 use crate::command::Command;
@@ -259,7 +260,7 @@ fn reply_policy(call: &Call, policy: &Policy, until_ms: Option<i64>, now_ms: i64
     ];
     call.reply_map(1 + numbers.len());
     call.reply_string("algo");
-    call.reply_string(rule.algorithm().name());
+    call.reply_string(rule.algorithm().word());
     for (name, number) in numbers {
         call.reply_string(name);
         call.reply_integers(&[number]);

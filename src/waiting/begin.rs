@@ -20,7 +20,7 @@ pub fn waits(
     request: &Request<'_>,
     asked: &[Named<'_>],
     rules: &[Named<'_>],
-    keys: &OpenKeys<'_>,
+    keys: &mut OpenKeys<'_>,
     terms: &Terms<'_>,
 ) -> bool {
     let is_last = attempt::is_last();

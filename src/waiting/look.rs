@@ -4,12 +4,13 @@
 //! The same judgement decides whether a call begins to wait, goes on waiting or is answered at
 //! once, so a waiter is told what it would be told if its call came now.
 
-use rl_core::decision::{Ask, Decision, Slot, Terms, decide};
+use rl_core::call::{look_at_one, peek};
+use rl_core::decision::{Ask, Decision, Part, Terms};
 use rl_core::grammar::{Named, Options, Request};
 use rl_core::limiter::Limiter;
-use rl_core::rule::Algorithm;
+use rl_core::limiters::Told;
 
-use crate::acquisition::{Judged, Reply, fill, terms};
+use crate::acquisition::{self, AskedKeys, Reply, terms};
 use crate::call::Call;
 use crate::failure::Failure;
 use crate::key::{Access, Key};
@@ -110,39 +111,70 @@ fn in_force<'a>(call: &Call, rule: &'a WishedRule, now_ms: i64) -> (Named<'a>, O
     (Named { ask, name }, end_ms)
 }
 
+/// Hears what a look found.
+#[derive(Default)]
+struct Found {
+    has_lapsed: bool,
+    /// Whether a key denies whose holders may give permits back at any time.
+    may_be_released: bool,
+    /// Where the caller asks for more than it holds already.
+    asks_more: Vec<usize>,
+}
+
+/// [`Found`] under these terms.
+struct Finding<'a> {
+    terms: &'a Terms<'a>,
+    found: Found,
+}
+
+impl Told for Finding<'_> {
+    fn wants_answers(&self) -> bool {
+        true
+    }
+
+    fn denied_by(&mut self, _: usize) {}
+
+    fn decided(&mut self, decision: &Decision, parts: &[Part<'_>]) {
+        let more = parts.iter().enumerate().filter(|(_, part)| !part.renews());
+        self.found = Found {
+            has_lapsed: decision.has_lapsed(self.terms),
+            may_be_released: parts.iter().any(|part| part.denies() && is_leased(part.ask())),
+            asks_more: more.map(|(key, _)| key).collect(),
+        };
+    }
+}
+
 /// Judges a call over keys that are open, by the rules in force: whether it is served, denied or
 /// rather waits for up to `timeout_ms`. A call that waits is not denied, so it begins no block.
 pub fn judge(
     request: &Request<'_>,
     rules: &[Named<'_>],
-    keys: &OpenKeys<'_>,
+    keys: &mut OpenKeys<'_>,
     terms: &Terms<'_>,
     timeout_ms: i64,
 ) -> Seen {
     let mut rules = Rules::from_slice(rules);
     rules.iter_mut().for_each(|rule| rule.ask.block_ms = 0);
-    let mut judged = Judged::new();
-    fill(&mut judged, keys, request, &rules);
-    let decision = decide(&mut judged, terms);
-    let may_be_released = || judged.iter().any(|one| one.denies() && is_lease(one.ask()));
+    let mut finding = Finding { terms, found: Found::default() };
+    let asked = AskedKeys { keys, rules: &rules, now_ms: terms.now_ms };
+    let (decision, _) = peek(&asked, terms, &mut finding);
+    let Found { has_lapsed, may_be_released, asks_more } = finding.found;
     let look = match decision.retry_after_ms {
-        _ if decision.granted > 0 => {
-            let more = judged.iter().enumerate().filter(|(_, one)| !one.renews());
-            Look::Served { asks_more: more.map(|(key, _)| key).collect() }
-        }
-        _ if decision.has_lapsed(terms) => Look::Over,
+        _ if decision.granted > 0 => Look::Served { asks_more },
+        _ if has_lapsed => Look::Over,
         ..0 => Look::Over,
-        for_ms if for_ms > timeout_ms && !may_be_released() => Look::Over,
+        for_ms if for_ms > timeout_ms && !may_be_released => Look::Over,
         for_ms => Look::Waits { key: decision.binding, for_ms },
     };
-    let stored = (0..request.keys).filter_map(|key| keys.limiter(key));
+    let corrections = asked.keys.corrections(terms.now_ms);
+    let stored = (0..request.keys).filter_map(|key| corrections.or(key, asked.keys.limiter(key)));
     let again_in_ms = stored.filter_map(|stored| exempt_ms(stored, terms.now_ms)).min();
     Seen { look, again_in_ms }
 }
 
 /// Whether holders may give permits back at any time.
-fn is_lease(ask: &Ask) -> bool {
-    ask.rule.algorithm() == Algorithm::Concurrency
+fn is_leased(ask: &Ask) -> bool {
+    ask.rule.algorithm().is_leased()
 }
 
 /// How long a limiter still lets everything through.
@@ -155,16 +187,16 @@ fn exempt_ms(stored: &Limiter, now_ms: i64) -> Option<i64> {
 pub fn at_all(call: &Call, wish: &Wish, now_ms: i64, timeout_ms: i64) -> Result<Seen, Vec<usize>> {
     let rules = wish.rules(call, now_ms);
     let mut keys = OpenKeys::new(call);
-    if keys.open(wish.keys, Access::Read, now_ms).is_err() {
+    if keys.open(wish.keys, Access::Read).is_err() {
         // What became an error is answered as the server answers it.
         return Ok(Seen { look: Look::Over, again_in_ms: None });
     }
-    let ahead: Vec<usize> = keys.ahead_of_clock().collect();
+    let ahead: Vec<usize> = keys.corrections(now_ms).places().collect();
     if !ahead.is_empty() {
         return Err(ahead);
     }
     let request = wish.request();
-    let seen = judge(&request, &rules, &keys, &terms(&request, now_ms), timeout_ms);
+    let seen = judge(&request, &rules, &mut keys, &terms(&request, now_ms), timeout_ms);
     let ends = [seen.again_in_ms, wish.policy_ends_in_ms(call, now_ms)];
     Ok(Seen { again_in_ms: ends.into_iter().flatten().min(), ..seen })
 }
@@ -181,25 +213,20 @@ pub fn at_one(call: &Call, wish: &Wish, key: usize, now_ms: i64, timeout_ms: i64
     }
     let request = wish.request();
     let ask = Ask { block_ms: 0, ..rule.ask };
-    let mut judged = [Slot::new(stored, &ask)];
-    decide(&mut judged, &terms(&request, now_ms));
-    let [one] = judged;
-    let for_ms = one.verdict().retry_after_ms;
-    if one.denies() && for_ms >= 0 && (for_ms <= timeout_ms || is_lease(&ask)) {
+    let seen = |part: &Part<'_>| (part.denies(), part.verdict().retry_after_ms);
+    let (denies, for_ms) = look_at_one(stored, &ask, &terms(&request, now_ms), seen);
+    if denies && for_ms >= 0 && (for_ms <= timeout_ms || is_leased(&ask)) {
         return SeenKey::Denies { for_ms };
     }
     let exempt_ms = stored.and_then(|stored| exempt_ms(stored, now_ms));
-    other(!one.denies(), [exempt_ms, policy_ends_in_ms].into_iter().flatten().min())
+    other(!denies, [exempt_ms, policy_ends_in_ms].into_iter().flatten().min())
 }
 
 /// A denial as things stand, whatever room there is.
 pub fn denial(call: &Call, wish: &Wish, now_ms: i64) -> Result<Reply, Failure> {
     let rules = wish.rules(call, now_ms);
     let mut keys = OpenKeys::new(call);
-    keys.open(wish.keys, Access::Read, now_ms)?;
-    let request = wish.request();
-    let mut judged = Judged::new();
-    fill(&mut judged, &keys, &request, &rules);
-    let decision = decide(&mut judged, &terms(&request, now_ms));
-    Ok(Reply::of_judged(&Decision { granted: 0, ..decision }, &judged, wish.with_keys))
+    keys.open(wish.keys, Access::Read)?;
+    let terms = terms(&wish.request(), now_ms);
+    Ok(acquisition::look(&mut keys, &rules, &terms, wish.with_keys).denied())
 }
