@@ -223,8 +223,8 @@ unsafe extern "C" fn defrag(
                 *value = moved;
             }
             let limiter = &mut *(*value).cast::<Limiter>();
-            if let Some(holds) = limiter.holds_mut() {
-                move_box(ctx, holds);
+            if let Some(laid) = limiter.laid_mut() {
+                move_box(ctx, laid);
             }
             c_int::from(!move_parts(ctx, limiter))
         }

@@ -95,9 +95,8 @@ impl<'call> Key<'call> {
     pub fn apply(&mut self, effect: &Effect) {
         let is_new = self.limiter.is_none();
         let limiter = self.limiter_mut();
-        let begins = effect
-            .holds
-            .is_some_and(|holds| holds.blocked_until_ms > limiter.holds().blocked_until_ms);
+        let begins =
+            effect.laid.is_some_and(|laid| laid.blocked_until_ms > limiter.laid().blocked_until_ms);
         limiter.apply(effect);
         // A replica may have lost the key by itself, and is not told the TTL again.
         let expire_at_ms = effect.expire_at_ms.or(is_new.then(|| limiter.expire_at_ms()));

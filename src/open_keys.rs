@@ -86,7 +86,7 @@ impl<'call> OpenKeys<'call> {
         if let Some(key) = self.keys.get_mut(key) {
             key.apply(effect);
         }
-        wake(self.call, key, effect.holds.is_some());
+        wake(self.call, key, effect.laid.is_some());
         self.outbox.put(key, || Some(effect));
     }
 

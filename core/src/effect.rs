@@ -5,7 +5,7 @@
 //! permits.
 
 use crate::algorithm::Change;
-use crate::holds::Holds;
+use crate::laid::Laid;
 use crate::rule::Rule;
 
 /// A change of the permits in use, and the rule under which it was made.
@@ -25,7 +25,7 @@ pub struct Effect {
     /// The permits in use.
     pub write: Option<Write>,
     /// The block and the exemption.
-    pub holds: Option<Holds>,
+    pub laid: Option<Laid>,
     /// When the key expires, in ms of epoch time.
     pub expire_at_ms: Option<i64>,
 }

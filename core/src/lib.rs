@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`numbers`], [`rule`] | what a limiter is asked to enforce, and the ranges that everything relies on |
 //! | [`algorithm`] | the algorithms, one file each, and the list of them |
-//! | [`limiter`], [`holds`], `packed`, `ttl` | the state under one key, how it changes, and for how long it stays |
+//! | [`limiter`], [`laid`], `packed`, `ttl` | the state under one key, how it changes, and for how long it stays |
 //! | [`effect`] | a change: results with absolute times |
 //! | [`terms`], `view`, [`part`] | what is asked, a limiter under the rule asked, and what it answers |
 //! | [`call`], [`limiters`] | a whole call, over all its limiters or over none |
@@ -34,8 +34,8 @@ pub mod decision;
 pub mod effect;
 pub mod grammar;
 mod hash;
-pub mod holds;
 pub mod in_memory;
+pub mod laid;
 pub mod limiter;
 pub mod limiters;
 pub mod manage;

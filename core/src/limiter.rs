@@ -10,7 +10,7 @@ use crate::algorithm::list::AnyLevel;
 use crate::algorithm::scheme::Moment;
 use crate::algorithm::{Algorithm, Change, State};
 use crate::effect::{Effect, Write};
-use crate::holds::Holds;
+use crate::laid::Laid;
 use crate::numbers::{MAX_TIME_MS, Own};
 use crate::packed::PackedNumbers;
 use crate::rule::{Rule, Shape};
@@ -21,22 +21,22 @@ use crate::ttl::{self, expiry};
 pub struct Limiter {
     /// Of the rule that last wrote it; zeros when unused.
     numbers: PackedNumbers,
-    holds: Option<Box<Holds>>,
+    laid: Option<Box<Laid>>,
     state: State,
 }
 
 impl Limiter {
     /// A limiter that `rule` last wrote. The state is one of its algorithm.
-    pub(crate) fn new(rule: Option<&Rule>, state: State, holds: Holds) -> Limiter {
+    pub(crate) fn new(rule: Option<&Rule>, state: State, laid: Laid) -> Limiter {
         let numbers =
             rule.map_or_else(PackedNumbers::default, |rule| PackedNumbers::new(rule.numbers()));
-        let mut limiter = Limiter { numbers, holds: None, state };
-        limiter.set_holds(holds);
+        let mut limiter = Limiter { numbers, laid: None, state };
+        limiter.set_laid(laid);
         limiter
     }
 
-    fn set_holds(&mut self, holds: Holds) {
-        self.holds = (holds.end_ms() > 0).then(|| Box::new(holds));
+    fn set_laid(&mut self, laid: Laid) {
+        self.laid = (laid.end_ms() > 0).then(|| Box::new(laid));
     }
 
     /// The window of the rule that last wrote the limiter, in ms; 0 when nothing was ever granted.
@@ -86,18 +86,18 @@ impl Limiter {
     /// Whether a block or an exemption is laid on it.
     #[inline(always)]
     pub(crate) fn is_blocked_or_exempt(&self, now_ms: i64) -> bool {
-        self.holds.as_ref().is_some_and(|holds| holds.end_ms() > now_ms)
+        self.laid.as_ref().is_some_and(|laid| laid.end_ms() > now_ms)
     }
 
     /// The block and the exemption.
-    pub fn holds(&self) -> Holds {
-        self.holds.as_deref().copied().unwrap_or_default()
+    pub fn laid(&self) -> Laid {
+        self.laid.as_deref().copied().unwrap_or_default()
     }
 
     /// When the key may expire, in ms of epoch time: some time after the limiter is void, and not
     /// before a hold ends.
     pub fn expire_at_ms(&self) -> i64 {
-        expiry(self.window_ms(), self.void_at(), self.holds().end_ms())
+        expiry(self.window_ms(), self.void_at(), self.laid().end_ms())
     }
 
     /// Whether the TTL must move for the key to live until `time_ms`. True too often rather than too
@@ -106,7 +106,7 @@ impl Limiter {
     #[inline(always)]
     pub(crate) fn may_expire_before(&self, window_ms: i64, time_ms: i64) -> bool {
         let void_from_ms = ttl::void_from(window_ms, time_ms);
-        self.state.is_void_before(&self.numbers, void_from_ms) && self.holds().end_ms() < time_ms
+        self.state.is_void_before(&self.numbers, void_from_ms) && self.laid().end_ms() < time_ms
     }
 
     /// Where the TTL must move to when the key may go at `expire_at_ms` after a write under a rule of
@@ -149,7 +149,7 @@ impl Limiter {
 
     /// Bytes allocated besides the struct itself, about.
     pub fn heap_bytes(&self) -> usize {
-        self.holds.as_deref().map_or(0, size_of_val) + self.state.heap().bytes
+        self.laid.as_deref().map_or(0, size_of_val) + self.state.heap().bytes
     }
 
     /// How many allocations the limiter is made of, about.
@@ -164,8 +164,8 @@ impl Limiter {
     }
 
     /// The holds' allocation, for a caller that relocates it.
-    pub fn holds_mut(&mut self) -> Option<&mut Box<Holds>> {
-        self.holds.as_mut()
+    pub fn laid_mut(&mut self) -> Option<&mut Box<Laid>> {
+        self.laid.as_mut()
     }
 
     /// When the limiter will be as good as new under the rule that last wrote it. From then on it
@@ -178,16 +178,16 @@ impl Limiter {
     /// back, and the effect that makes it so; `None` when it is not ahead. Only what a clock said
     /// counts: grants that were rounded up are rightly ahead.
     pub fn pull_back(&self, now_ms: i64) -> Option<(Limiter, Effect)> {
-        let holds = self.holds.as_ref().and_then(|holds| holds.pulled_back(now_ms));
+        let laid = self.laid.as_ref().and_then(|laid| laid.pulled_back(now_ms));
         let write = self.pull_state_back(now_ms);
-        if write.is_none() && holds.is_none() {
+        if write.is_none() && laid.is_none() {
             return None;
         }
-        let mut effect = Effect { write, holds, expire_at_ms: None };
+        let mut effect = Effect { write, laid, expire_at_ms: None };
         let mut pulled = self.clone();
         pulled.apply(&effect);
         let expire_at_ms =
-            expiry(self.window_ms(), pulled.void_at().max(now_ms), pulled.holds().end_ms());
+            expiry(self.window_ms(), pulled.void_at().max(now_ms), pulled.laid().end_ms());
         effect.expire_at_ms = match pulled.void_at() <= now_ms {
             // What was refunded in full does not tell when that was, and so where the TTL is.
             true => Some(expire_at_ms),
@@ -211,8 +211,8 @@ impl Limiter {
             }
             self.state.apply(change, rule.window_ms());
         }
-        if let Some(holds) = effect.holds {
-            self.set_holds(holds);
+        if let Some(laid) = effect.laid {
+            self.set_laid(laid);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Like a decision, each only makes an [`Effect`]; `None` means that there is nothing to change.
 
 use crate::effect::{Effect, Write};
-use crate::holds::Holds;
+use crate::laid::Laid;
 use crate::limiter::{Limiter, moved_expiry};
 use crate::numbers::MAX_TIME_MS;
 use crate::ttl::expiry;
@@ -11,7 +11,7 @@ use crate::view::own_view;
 
 /// Which hold to lay on a limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
+pub enum Lay {
     /// Deny everything.
     Block,
     /// Let everything through, uncounted.
@@ -27,9 +27,9 @@ pub fn refund(stored: &Limiter, permits: u64, now_ms: i64) -> Option<Effect> {
 /// A write after which a limiter is void sooner than before.
 fn less_used(stored: &Limiter, write: Write, void_at_ms: i64) -> Effect {
     let window_ms = stored.window_ms();
-    let expire_at_ms = expiry(window_ms, void_at_ms, stored.holds().end_ms());
+    let expire_at_ms = expiry(window_ms, void_at_ms, stored.laid().end_ms());
     let expire_at_ms = stored.moved_ttl(window_ms, expire_at_ms);
-    Effect { write: Some(write), holds: None, expire_at_ms }
+    Effect { write: Some(write), laid: None, expire_at_ms }
 }
 
 /// Ends the live lease of that name.
@@ -40,27 +40,27 @@ pub fn release(stored: &Limiter, id: &[u8], now_ms: i64) -> Option<Effect> {
 }
 
 /// Lays a hold on a limiter for a time, in ms; 0 lifts it.
-pub fn hold(stored: Option<&Limiter>, hold: Hold, for_ms: i64, now_ms: i64) -> Option<Effect> {
-    let before = stored.map_or(Holds::default(), Limiter::holds);
+pub fn lay(stored: Option<&Limiter>, what: Lay, for_ms: i64, now_ms: i64) -> Option<Effect> {
+    let before = stored.map_or(Laid::default(), Limiter::laid);
     let until_ms = match for_ms {
         0 => 0,
         _ => now_ms.saturating_add(for_ms).min(MAX_TIME_MS),
     };
-    let holds = match hold {
-        Hold::Block => Holds { blocked_until_ms: until_ms, laid_ms: now_ms, ..before },
-        Hold::Exempt => Holds { exempt_until_ms: until_ms, laid_ms: now_ms, ..before },
+    let laid = match what {
+        Lay::Block => Laid { blocked_until_ms: until_ms, laid_ms: now_ms, ..before },
+        Lay::Exempt => Laid { exempt_until_ms: until_ms, laid_ms: now_ms, ..before },
     };
-    let holds = holds.or_none();
-    let ends = |holds: &Holds| (holds.blocked_until_ms, holds.exempt_until_ms);
-    if ends(&holds) == ends(&before) {
+    let laid = laid.or_none();
+    let ends = |laid: &Laid| (laid.blocked_until_ms, laid.exempt_until_ms);
+    if ends(&laid) == ends(&before) {
         return None;
     }
     let void_at_ms = stored.map_or(0, Limiter::void_at);
     let window_ms = stored.map_or(0, Limiter::window_ms);
     // A hold that ends sooner must not leave the key behind for as long as the old one.
-    let expire_at_ms = match holds.end_ms() < before.end_ms() {
-        true => Some(expiry(window_ms, void_at_ms.max(now_ms), holds.end_ms())),
-        false => moved_expiry(stored, window_ms, expiry(window_ms, void_at_ms, holds.end_ms())),
+    let expire_at_ms = match laid.end_ms() < before.end_ms() {
+        true => Some(expiry(window_ms, void_at_ms.max(now_ms), laid.end_ms())),
+        false => moved_expiry(stored, window_ms, expiry(window_ms, void_at_ms, laid.end_ms())),
     };
-    Some(Effect { write: None, holds: Some(holds), expire_at_ms })
+    Some(Effect { write: None, laid: Some(laid), expire_at_ms })
 }

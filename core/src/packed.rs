@@ -9,10 +9,10 @@ use crate::numbers::Numbers;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Packed<const BYTES: usize>([u8; BYTES]);
 
-/// Holds each number of a rule.
+/// Laid each number of a rule.
 pub type U40 = Packed<5>;
 
-/// Holds every number of permits in use: [`crate::numbers::MAX_IN_USE`].
+/// Laid every number of permits in use: [`crate::numbers::MAX_IN_USE`].
 pub type U56 = Packed<7>;
 
 impl<const BYTES: usize> Packed<BYTES> {

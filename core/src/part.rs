@@ -4,7 +4,7 @@
 
 use crate::algorithm::scheme::Moment;
 use crate::effect::Effect;
-use crate::holds::Holds;
+use crate::laid::Laid;
 use crate::limiter::{Limiter, moved_expiry};
 use crate::numbers::MAX_TIME_MS;
 use crate::terms::{Ask, Terms};
@@ -30,7 +30,7 @@ pub struct Verdict {
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
     stored: Option<&'a Limiter>,
-    holds: Holds,
+    laid: Laid,
     ask: &'a Ask,
     /// `None` when the limit is 0.
     view: Option<View<'a>>,
@@ -56,7 +56,7 @@ impl<'a> Part<'a> {
     pub fn new(stored: Option<&'a Limiter>, ask: &'a Ask) -> Part<'a> {
         Part {
             stored,
-            holds: stored.map_or(Holds::default(), Limiter::holds),
+            laid: stored.map_or(Laid::default(), Limiter::laid),
             ask,
             view: None,
             room: 0,
@@ -119,11 +119,11 @@ impl<'a> Part<'a> {
     }
 
     fn is_blocked(&self, now_ms: i64) -> bool {
-        self.holds.blocked_until_ms > now_ms
+        self.laid.blocked_until_ms > now_ms
     }
 
     fn is_exempt(&self, now_ms: i64) -> bool {
-        self.holds.exempt_until_ms > now_ms && !self.is_blocked(now_ms)
+        self.laid.exempt_until_ms > now_ms && !self.is_blocked(now_ms)
     }
 
     /// Looks at the limiter and finds how many acquisitions fit.
@@ -193,8 +193,8 @@ impl<'a> Part<'a> {
         let may_block =
             block_ms > 0 && !shadow && cost <= capacity && !self.is_blocked(terms.now_ms);
         if lacks_room && may_block {
-            self.holds.blocked_until_ms = terms.now_ms.saturating_add(block_ms).min(MAX_TIME_MS);
-            self.holds.laid_ms = terms.now_ms;
+            self.laid.blocked_until_ms = terms.now_ms.saturating_add(block_ms).min(MAX_TIME_MS);
+            self.laid.laid_ms = terms.now_ms;
             self.blocks = true;
         }
     }
@@ -222,19 +222,19 @@ impl<'a> Part<'a> {
     }
 
     fn blocked_ms(&self, now_ms: i64) -> i64 {
-        (self.holds.blocked_until_ms - now_ms).max(0)
+        (self.laid.blocked_until_ms - now_ms).max(0)
     }
 
     /// How long a denied request must wait: -1 for ever.
     fn wait_ms(&self, terms: &Terms<'a>) -> i64 {
         let blocked_ms = self.blocked_ms(terms.now_ms);
         // Whatever the rule says, an exemption that outlasts the block lets it through then.
-        if blocked_ms > 0 && self.holds.exempt_until_ms > self.holds.blocked_until_ms {
+        if blocked_ms > 0 && self.laid.exempt_until_ms > self.laid.blocked_until_ms {
             return blocked_ms;
         }
         let cost = self.ask.cost;
         // So does a lease that outlasts the block.
-        if blocked_ms > 0 && self.keeps_lease_until(self.holds.blocked_until_ms, terms) {
+        if blocked_ms > 0 && self.keeps_lease_until(self.laid.blocked_until_ms, terms) {
             return blocked_ms;
         }
         match (&self.view, self.verdict.limit.checked_sub(cost)) {
@@ -274,7 +274,7 @@ impl<'a> Part<'a> {
             (None, Some(stored)) => (stored.window_ms(), stored.void_at()),
             (None, None) => (0, 0),
         };
-        let expire_at_ms = expiry(window_ms, void_at_ms, self.holds.end_ms());
+        let expire_at_ms = expiry(window_ms, void_at_ms, self.laid.end_ms());
         let expire_at_ms = match self.stored.filter(|_| taken.is_some_and(View::may_be_void_sooner))
         {
             Some(stored) => stored.moved_ttl(window_ms, expire_at_ms),
@@ -282,7 +282,7 @@ impl<'a> Part<'a> {
         };
         Some(Effect {
             write: taken.map(View::write),
-            holds: self.blocks.then_some(self.holds),
+            laid: self.blocks.then_some(self.laid),
             expire_at_ms,
         })
     }

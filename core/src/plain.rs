@@ -219,5 +219,5 @@ fn with_one_more<'a, S: Scheme>(
 pub fn effect(stored: &Limiter, rule: &Rule, taken: &Taken, now_ms: i64) -> Effect {
     let change = stored.state().taken_one(now_ms);
     let write = change.map(|change| Write { rule: *rule, start_over: false, change });
-    Effect { write, holds: None, expire_at_ms: taken.expire_at_ms }
+    Effect { write, laid: None, expire_at_ms: taken.expire_at_ms }
 }

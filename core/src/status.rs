@@ -26,11 +26,11 @@ pub struct Status {
 impl Status {
     /// Looks at a limiter.
     pub fn of(limiter: &Limiter, now_ms: i64) -> Status {
-        let holds = limiter.holds();
+        let laid = limiter.laid();
         let mut status = Status {
             rule: limiter.rule(),
-            blocked_for_ms: (holds.blocked_until_ms - now_ms).max(0),
-            exempt_for_ms: (holds.exempt_until_ms - now_ms).max(0),
+            blocked_for_ms: (laid.blocked_until_ms - now_ms).max(0),
+            exempt_for_ms: (laid.exempt_until_ms - now_ms).max(0),
             ..Status::default()
         };
         let Some((used, full_at_ms)) =

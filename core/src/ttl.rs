@@ -21,10 +21,10 @@ pub(crate) fn stretch_ms(window_ms: i64) -> i64 {
 
 /// When a key may go whose limiter is void at `void_at_ms`: at the second step from there, and not
 /// before a block or an exemption ends.
-pub(crate) fn expiry(window_ms: i64, void_at_ms: i64, holds_end_ms: i64) -> i64 {
+pub(crate) fn expiry(window_ms: i64, void_at_ms: i64, laid_end_ms: i64) -> i64 {
     let step_ms = step_ms(window_ms);
     let expire_at_ms = (void_at_ms | (step_ms - 1)) + 1 + step_ms;
-    expire_at_ms.max(holds_end_ms).min(MAX_TIME_MS)
+    expire_at_ms.max(laid_end_ms).min(MAX_TIME_MS)
 }
 
 /// A limiter whose TTL ends at `time_ms` is void from here on.

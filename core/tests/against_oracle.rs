@@ -13,7 +13,7 @@ use rl_core::effect::Effect;
 use rl_core::in_memory::InMemory;
 use rl_core::limiter::Limiter;
 use rl_core::limiters::Told;
-use rl_core::manage::{Hold, hold, refund, release};
+use rl_core::manage::{Lay, lay, refund, release};
 use rl_core::rule::{Algorithm, MAX_PERMITS, MAX_TIME_MS, MAX_WINDOW_MS, Rule, Shape};
 use rl_core::stored::effect::{Payload, decode_payload, encode_effect, encode_whole};
 use rl_core::stored::limiter::{decode_limiter, encode_limiter};
@@ -297,7 +297,7 @@ impl World {
         match self.random.below(100) {
             0..5 => self.refund(),
             5..9 => self.release(),
-            9..11 => self.hold(),
+            9..11 => self.lay(),
             11 if self.traffic != Traffic::Flood => {
                 let i = self.random.below(KEYS as u64) as usize;
                 self.delete(i);
@@ -542,7 +542,7 @@ impl World {
                 let Some(stored) = stored else { return true };
                 let same_rule = stored.rule() == Some(ask.rule);
                 let asks_more = ask.cost != 1 || ask.block_ms > 0 || ask.shadow;
-                let is_laid = stored.holds().end_ms() > self.now_ms;
+                let is_laid = stored.laid().end_ms() > self.now_ms;
                 let leases = ask.rule.algorithm() == Algorithm::Concurrency;
                 !same_rule || asks_more || is_laid || leases || *grows
             });
@@ -562,8 +562,8 @@ impl World {
         // A key that a replica lost is made anew with this one.
         let ttl = self.ttl[i].unwrap_or_else(|| panic!("{at}: no TTL"));
         assert!(ttl >= limiter.expire_at_ms(), "{at}: another TTL follows from the state");
-        assert_eq!(limiter.holds().blocked_until_ms, self.oracle[i].blocked_until, "{at}");
-        assert_eq!(limiter.holds().exempt_until_ms, self.oracle[i].exempt_until, "{at}");
+        assert_eq!(limiter.laid().blocked_until_ms, self.oracle[i].blocked_until, "{at}");
+        assert_eq!(limiter.laid().exempt_until_ms, self.oracle[i].exempt_until, "{at}");
         if let rl_core::algorithm::State::Sliding(log) = limiter.state() {
             assert_eq!(Some(log.entries() as usize), self.oracle[i].entries(), "{at}: {ask:?}");
         }
@@ -601,22 +601,22 @@ impl World {
         }
     }
 
-    fn hold(&mut self) {
+    fn lay(&mut self) {
         let i = self.random.below(KEYS as u64) as usize;
         let for_ms = self.random.pick(&[0, 0, 1, 10, 1000, 100_000]);
         let until = if for_ms == 0 { 0 } else { self.now_ms + for_ms };
         let (kind, held) = if self.random.percent(50) {
-            (Hold::Block, &mut self.oracle[i].blocked_until)
+            (Lay::Block, &mut self.oracle[i].blocked_until)
         } else {
-            (Hold::Exempt, &mut self.oracle[i].exempt_until)
+            (Lay::Exempt, &mut self.oracle[i].exempt_until)
         };
         let changes = *held != until;
         *held = until;
         if changes {
             self.oracle[i].laid = self.now_ms;
         }
-        let effect = hold(self.primary[i].as_ref(), kind, for_ms, self.now_ms);
-        assert_eq!(effect.is_some(), changes, "{}: hold", self.at);
+        let effect = lay(self.primary[i].as_ref(), kind, for_ms, self.now_ms);
+        assert_eq!(effect.is_some(), changes, "{}: lay", self.at);
         if let Some(effect) = effect {
             self.apply(i, &effect);
         }

@@ -11,7 +11,7 @@ use rl_core::effect::Effect;
 use rl_core::in_memory::{InMemory, peek_one};
 use rl_core::limiter::Limiter;
 use rl_core::limiters::Told;
-use rl_core::manage::{Hold, hold, refund, release};
+use rl_core::manage::{Lay, lay, refund, release};
 use rl_core::rule::{Algorithm, MAX_IN_USE, MAX_PERMITS, MAX_TIME_MS, MAX_WINDOW_MS, Rule, Shape};
 use rl_core::stored::effect::{Payload, decode_payload, encode_effect, encode_whole};
 use rl_core::stored::limiter::{decode_limiter, encode_limiter};
@@ -153,9 +153,9 @@ fn exercise(limiter: &Limiter) {
                 managed.apply(&effect);
             }
         }
-        for kind in [Hold::Block, Hold::Exempt] {
+        for kind in [Lay::Block, Lay::Exempt] {
             for for_ms in [0, 1, MAX_WINDOW_MS] {
-                if let Some(effect) = hold(Some(&managed), kind, for_ms, now_ms) {
+                if let Some(effect) = lay(Some(&managed), kind, for_ms, now_ms) {
                     managed.apply(&effect);
                 }
             }
@@ -192,7 +192,7 @@ fn samples() -> (Vec<Limiter>, Vec<Effect>) {
         effects.extend(refund(&limiter, 2, NOW_MS));
         effects.extend(release(&limiter, IDS[0], NOW_MS - 800));
         effects.extend(limiter.pull_back(NOW_MS - 5000).map(|(_, effect)| effect));
-        effects.extend(hold(Some(&limiter), Hold::Exempt, 60_000, NOW_MS));
+        effects.extend(lay(Some(&limiter), Lay::Exempt, 60_000, NOW_MS));
         if i % 3 == 0 {
             limiter.apply(effects.last().unwrap());
             limiters.push(limiter.clone());

@@ -30,7 +30,7 @@ fn bucket(window_ms: i64, limit: u64, burst: u64) -> Rule {
     Rule::new(Algorithm::Bucket, window_ms, limit, shape).unwrap()
 }
 
-/// What a bucket holds: its burst, or what a millisecond brings if that is more.
+/// What a bucket laid: its burst, or what a millisecond brings if that is more.
 fn most(window_ms: i64, limit: u64, burst: u64) -> u64 {
     let a_millisecond = (1..).find(|permits| permits * window_ms as u64 >= limit).unwrap();
     burst.max(a_millisecond)

@@ -8,7 +8,7 @@ use rl_core::in_memory::{InMemory, acquire_one};
 use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
 use rl_core::limiters::Told;
-use rl_core::manage::{Hold, hold, refund, release};
+use rl_core::manage::{Lay, lay, refund, release};
 use rl_core::rule::{Algorithm, MAX_IN_USE, MAX_PERMITS, MAX_TIME_MS, MAX_WINDOW_MS, Rule, Shape};
 
 /// The time at which everything happens, unless it happens at the edges of time.
@@ -117,8 +117,8 @@ pub fn exercise(limiter: &Limiter) {
         }
         let effect = release(&managed, b"id", now_ms);
         apply(&mut managed, effect);
-        for (kind, for_ms) in [(Hold::Block, 0), (Hold::Block, MAX_WINDOW_MS), (Hold::Exempt, 1)] {
-            let effect = hold(Some(&managed), kind, for_ms, now_ms);
+        for (kind, for_ms) in [(Lay::Block, 0), (Lay::Block, MAX_WINDOW_MS), (Lay::Exempt, 1)] {
+            let effect = lay(Some(&managed), kind, for_ms, now_ms);
             apply(&mut managed, effect);
         }
     }

@@ -1,6 +1,6 @@
 //! `RL.BLOCK`: denies everything for a time.
 
-use rl_core::manage::Hold;
+use rl_core::manage::Lay;
 
 use crate::call::Call;
 use crate::command::Command;
@@ -25,6 +25,6 @@ impl Command for Block {
     };
 
     fn run(call: &Call) -> Result<(), Failure> {
-        lay(call, Hold::Block)
+        lay(call, Lay::Block)
     }
 }

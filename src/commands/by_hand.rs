@@ -2,9 +2,9 @@
 //! answers how many limiters it changed.
 
 use rl_core::effect::Effect;
-use rl_core::grammar::by_hand::parse_hold;
+use rl_core::grammar::by_hand::parse_lay;
 use rl_core::limiter::Limiter;
-use rl_core::manage::{Hold, hold};
+use rl_core::manage::{self, Lay};
 
 use crate::call::Call;
 use crate::entry::{Arg, KEYS, Kind, pair};
@@ -47,7 +47,9 @@ pub fn change_each(
 pub const FOR_A_TIME: &[Arg] = &[KEYS, pair(c"duration", c"FOR", Kind::Integer)];
 
 /// Lays a block or an exemption on each limiter, or lifts it.
-pub fn lay(call: &Call, which: Hold) -> Result<(), Failure> {
-    let request = parse_hold(call)?;
-    change_each(call, request.keys, |stored, now_ms| hold(stored, which, request.value, now_ms))
+pub fn lay(call: &Call, which: Lay) -> Result<(), Failure> {
+    let request = parse_lay(call)?;
+    change_each(call, request.keys, |stored, now_ms| {
+        manage::lay(stored, which, request.value, now_ms)
+    })
 }

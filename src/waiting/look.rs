@@ -179,7 +179,7 @@ fn is_leased(ask: &Ask) -> bool {
 
 /// How long a limiter still lets everything through.
 fn exempt_ms(stored: &Limiter, now_ms: i64) -> Option<i64> {
-    Some(stored.holds().exempt_until_ms - now_ms).filter(|ms| *ms > 0)
+    Some(stored.laid().exempt_until_ms - now_ms).filter(|ms| *ms > 0)
 }
 
 /// Looks at all keys. `Err` names the keys whose limiters are ahead of a clock that stepped back:

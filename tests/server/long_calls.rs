@@ -1,4 +1,4 @@
-//! No single call holds the server up, however much a limiter or the module holds: 5 ms at most, unless the answer itself
+//! No single call holds the server up, however much a limiter or the module laid: 5 ms at most, unless the answer itself
 //! is what takes the time. `docs/operations.md` has the numbers.
 //!
 //! What is measured is what the server says that a call took (`INFO commandstats`), the least of a few: a machine that is

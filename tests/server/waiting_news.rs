@@ -27,7 +27,7 @@ fn denied_at_once(waiter: &mut Waiter, what: &str) {
     assert!(!crate::harness::Reply::of(&reply).is_grant(), "{what}: {reply:?}");
 }
 
-/// Holds `k` for 4 s, so that nobody gets in by it.
+/// Laid `k` for 4 s, so that nobody gets in by it.
 fn hold(client: &mut Client) {
     client.run("RL.BLOCK k FOR 4s");
 }

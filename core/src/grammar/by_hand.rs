@@ -38,7 +38,7 @@ pub fn parse_release<A: Arguments + ?Sized>(args: &A) -> Result<Trailer<&[u8]>, 
 ///
 /// # Errors
 /// As [`parse_refund`].
-pub fn parse_hold<A: Arguments + ?Sized>(args: &A) -> Result<Trailer<i64>, Box<RequestError>> {
+pub fn parse_lay<A: Arguments + ?Sized>(args: &A) -> Result<Trailer<i64>, Box<RequestError>> {
     let Trailer { keys, value } = parse_trailer(args, Word::For, "FOR")?;
     Ok(Trailer { keys, value: Word::For.duration(value, 0)? })
 }

@@ -14,13 +14,13 @@ use super::rule;
 use super::varint::{Sink, write_time};
 use crate::algorithm::Change;
 use crate::effect::{Effect, Write};
-use crate::holds::Holds;
+use crate::laid::Laid;
 use crate::limiter::Limiter;
 
 const VERSION: u8 = 1;
 
 const HAS_WRITE: u8 = 1;
-const HAS_HOLDS: u8 = 2;
+const HAS_LAID: u8 = 2;
 const HAS_EXPIRY: u8 = 4;
 const START_OVER: u8 = 8;
 const WHOLE: u8 = 16;
@@ -40,15 +40,15 @@ pub fn encode_effect(effect: &Effect, out: &mut impl Sink) {
     if let Some(write) = &effect.write {
         parts |= HAS_WRITE | if write.start_over { START_OVER } else { 0 };
     }
-    parts |= if effect.holds.is_some() { HAS_HOLDS } else { 0 };
+    parts |= if effect.laid.is_some() { HAS_LAID } else { 0 };
     parts |= if effect.expire_at_ms.is_some() { HAS_EXPIRY } else { 0 };
     out.put(&[VERSION, parts]);
     if let Some(write) = &effect.write {
         rule::encode(&write.rule, out);
         write.change.encode(out);
     }
-    if let Some(holds) = &effect.holds {
-        holds.encode(out);
+    if let Some(laid) = &effect.laid {
+        laid.encode(out);
     }
     if let Some(expire_at_ms) = effect.expire_at_ms {
         write_time(out, expire_at_ms);
@@ -77,7 +77,7 @@ pub fn decode_payload(bytes: &[u8]) -> Result<Payload, DecodeError> {
 }
 
 fn decode(parts: u8, reader: &mut Reader<'_>) -> Option<Effect> {
-    if parts & !(HAS_WRITE | HAS_HOLDS | HAS_EXPIRY | START_OVER) != 0 {
+    if parts & !(HAS_WRITE | HAS_LAID | HAS_EXPIRY | START_OVER) != 0 {
         return None;
     }
     let has = |part| parts & part != 0;
@@ -88,8 +88,8 @@ fn decode(parts: u8, reader: &mut Reader<'_>) -> Option<Effect> {
         let change = Change::decode(rule.algorithm(), rule.numbers(), reader)?;
         effect.write = Some(Write { rule, start_over: has(START_OVER), change });
     }
-    if has(HAS_HOLDS) {
-        effect.holds = Some(Holds::decode(reader)?);
+    if has(HAS_LAID) {
+        effect.laid = Some(Laid::decode(reader)?);
     }
     if has(HAS_EXPIRY) {
         effect.expire_at_ms = Some(reader.time()?);

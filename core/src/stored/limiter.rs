@@ -11,7 +11,7 @@ use super::reader::{DecodeError, Reader};
 use super::rule;
 use super::varint::Sink;
 use crate::algorithm::State;
-use crate::holds::Holds;
+use crate::laid::Laid;
 use crate::limiter::Limiter;
 
 /// Version 1 was never released.
@@ -28,7 +28,7 @@ pub fn encode_limiter(limiter: &Limiter, out: &mut impl Sink) {
         Some(rule) => rule::encode(&rule, out),
     }
     limiter.state().encode(out);
-    limiter.holds().encode(out);
+    limiter.laid().encode(out);
 }
 
 /// Reads a limiter back.
@@ -50,5 +50,5 @@ fn decode(reader: &mut Reader<'_>) -> Option<Limiter> {
         None => State::Unused,
         Some(rule) => State::decode(rule.algorithm(), rule.numbers(), reader)?,
     };
-    Some(Limiter::new(rule.as_ref(), state, Holds::decode(reader)?))
+    Some(Limiter::new(rule.as_ref(), state, Laid::decode(reader)?))
 }

@@ -5,7 +5,7 @@ use crate::stored::varint::{Sink, write_time};
 
 /// The ends of a block and of an exemption, in ms of epoch time; 0 for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Holds {
+pub struct Laid {
     /// Everything is denied before this time.
     pub blocked_until_ms: i64,
     /// Everything passes uncounted before this time, unless blocked.
@@ -14,21 +14,21 @@ pub struct Holds {
     pub laid_ms: i64,
 }
 
-impl Holds {
+impl Laid {
     /// When the last of both ends.
     pub fn end_ms(&self) -> i64 {
         self.blocked_until_ms.max(self.exempt_until_ms)
     }
 
     /// Nothing at all once both are over for good, else the same.
-    pub(crate) fn or_none(self) -> Holds {
-        if self.end_ms() == 0 { Holds::default() } else { self }
+    pub(crate) fn or_none(self) -> Laid {
+        if self.end_ms() == 0 { Laid::default() } else { self }
     }
 
     /// The same with as much time left as when the last was laid, if that is ahead of the clock.
-    pub(crate) fn pulled_back(&self, now_ms: i64) -> Option<Holds> {
+    pub(crate) fn pulled_back(&self, now_ms: i64) -> Option<Laid> {
         let ahead_ms = self.laid_ms.checked_sub(now_ms).filter(|ahead_ms| *ahead_ms > 0)?;
-        let pulled = Holds {
+        let pulled = Laid {
             blocked_until_ms: (self.blocked_until_ms - ahead_ms).max(0),
             exempt_until_ms: (self.exempt_until_ms - ahead_ms).max(0),
             laid_ms: now_ms,
@@ -46,12 +46,12 @@ impl Holds {
     }
 
     /// Reads the stored form. `None` when it breaks an invariant.
-    pub(crate) fn decode(reader: &mut Reader<'_>) -> Option<Holds> {
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Option<Laid> {
         let (blocked_until_ms, exempt_until_ms) = (reader.time()?, reader.time()?);
-        let mut holds = Holds { blocked_until_ms, exempt_until_ms, laid_ms: 0 };
-        if holds.end_ms() > 0 {
-            holds.laid_ms = reader.time()?;
+        let mut laid = Laid { blocked_until_ms, exempt_until_ms, laid_ms: 0 };
+        if laid.end_ms() > 0 {
+            laid.laid_ms = reader.time()?;
         }
-        Some(holds)
+        Some(laid)
     }
 }
