@@ -52,7 +52,7 @@ pub fn answer(
     let terms = terms(request, now_ms);
     match access {
         Access::Read => Ok(look(&mut keys, rules, &terms, request.options.with_keys)),
-        Access::Write => carry_out(call, request, rules, keys, &terms),
+        Access::Write => carry_out(call, request, rules, &mut keys, &terms),
     }
 }
 
@@ -65,7 +65,7 @@ pub fn carry_out(
     call: &Call,
     request: &Request<'_>,
     rules: &[Named<'_>],
-    mut keys: OpenKeys<'_>,
+    keys: &mut OpenKeys<'_>,
     terms: &Terms<'_>,
 ) -> Result<Reply, Failure> {
     let mut account = Account {
@@ -77,7 +77,7 @@ pub fn carry_out(
         denying: SmallVec::new(),
         is_counted: false,
     };
-    let mut asked = AskedKeys { keys: &mut keys, rules, now_ms: terms.now_ms };
+    let mut asked = AskedKeys { keys, rules, now_ms: terms.now_ms };
     let acquired = acquire(&mut asked, terms, &mut account);
     let (decision, verdict) = acquired.map_err(|NoMemory| Failure::OutOfMemory)?;
     if !account.is_counted {

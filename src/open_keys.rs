@@ -91,7 +91,7 @@ impl<'call> OpenKeys<'call> {
     }
 
     /// Sends on what was done, as one command and in the order in which it was done.
-    pub fn send(self) {
+    pub fn send(&self) {
         self.outbox.send();
     }
 }

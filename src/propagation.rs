@@ -72,7 +72,7 @@ impl<'call> Outbox<'call> {
     }
 
     /// Sends them as one command. If nobody listens, only counts that something changed.
-    pub fn send(self) {
+    pub fn send(&self) {
         let ctx = self.call.context();
         if let Some((key, blob)) = &self.first {
             let (name, bytes, len) =

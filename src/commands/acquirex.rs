@@ -67,5 +67,5 @@ fn answer_or_wait(
     if begin::waits(call, request, &asked, rules, &mut keys, &terms) {
         return Ok(None);
     }
-    carry_out(call, request, rules, keys, &terms).map(Some)
+    carry_out(call, request, rules, &mut keys, &terms).map(Some)
 }
