@@ -17,7 +17,7 @@
 //! | [`key`] | one open key, and what a call writes to it |
 //! | [`data_type`] | the native data type: how a limiter is saved, loaded, copied and freed |
 //! | [`policies`], [`top`], [`rules`] | what is kept beside the keys: policies, the keys denied most, rules parsed before |
-//! | [`propagation`], [`listener`] | sending what a call changed; whether anyone listens to that |
+//! | [`propagation`], [`listener`], [`save_points`] | sending what a call changed; whether anyone listens to that; counting it where nobody does |
 //! | [`description`], [`command`], [`entry`] | a command: its form for the server, the guard before its run, its declaration |
 //! | [`counters`] | what became of calls, counted |
 //! | [`reply`], [`failure`] | how a call is answered, and why it fails |
@@ -49,6 +49,7 @@ mod propagation;
 mod registry;
 mod reply;
 mod rules;
+mod save_points;
 mod top;
 mod waiting;
 

@@ -2,7 +2,7 @@
 //!
 //! Building an effect and handing it over is a fifth of what a grant costs, and a server without an
 //! AOF, replicas or a replication backlog drops it at once. On such a server the module only counts
-//! the change, for the save points ([`crate::propagation::count_change`]).
+//! the change, for the save points ([`crate::save_points`]).
 //!
 //! The module checks once a second whether anyone is listening, and assumes so again upon each
 //! event with which a listener can begin. A listener starts from the data of some moment and
@@ -32,6 +32,7 @@ use redis_module::{Context, raw};
 use redis_module_macros::{cron_event_handler, role_changed_event_handler};
 
 use crate::api::{api, live_clock_ms};
+use crate::save_points;
 
 /// How often the server is asked, which takes 10 µs.
 const CHECK_EVERY_MS: i64 = 1000;
@@ -82,7 +83,7 @@ fn on_cron(ctx: &Context, _: u64) {
 
 #[role_changed_event_handler]
 fn on_role(_: &Context, _: ServerRole) {
-    IS_HEARD.store(true, Ordering::Relaxed);
+    begin();
 }
 
 /// A listener may begin here.
@@ -92,7 +93,13 @@ unsafe extern "C" fn on_begin(
     _: u64,
     _: *mut c_void,
 ) {
+    begin();
+}
+
+/// The same events begin a save, and the server counts changes anew.
+fn begin() {
     IS_HEARD.store(true, Ordering::Relaxed);
+    save_points::begin();
 }
 
 /// Asks the server to announce forks, and what it saves without one.

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::api::api;
 use crate::call::Call;
-use crate::listener;
+use crate::{listener, save_points};
 
 /// The command that carries effects.
 const EFFECT: &CStr = c"RL._EFFECT";
@@ -106,8 +106,10 @@ impl Drop for Outbox<'_> {
 /// Counts a change for the server's save points and sends nothing: a command that goes neither to
 /// the AOF nor to replicas.
 fn count_change(call: &Call) {
-    // SAFETY: the context is that of the running command. "AR" takes no argument.
-    unsafe { api!(RedisModule_Replicate)(call.context(), EFFECT.as_ptr(), c"AR".as_ptr()) };
+    for _ in 0..save_points::due() {
+        // SAFETY: the context is that of the running command. "AR" takes no argument.
+        unsafe { api!(RedisModule_Replicate)(call.context(), EFFECT.as_ptr(), c"AR".as_ptr()) };
+    }
 }
 
 /// Sends policies.
