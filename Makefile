@@ -5,7 +5,7 @@ PORT ?=
 MODULE := target/release/libredis_rl.so
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test test-matrix test-monitoring test-examples dist fuzz memcheck bench bench-core instructions pictures \
+.PHONY: help setup build run test test-timing test-matrix test-monitoring test-examples dist fuzz memcheck bench bench-core instructions pictures \
 	lint doc
 
 help: ## Show this list
@@ -21,12 +21,16 @@ run: build ## Start redis-server with the module in the foreground (PORT=6379)
 	@scripts/run $(MODULE) $(PORT)
 
 test: setup ## Run the tests of the limiter, the module, the simulator and the benchmark
-	cargo test
+	cargo test -- --skip timing::
 	cargo test -p rl-sim
 	cargo test -p rl-bench
+	@$(MAKE) --no-print-directory test-timing
 
-test-matrix: setup ## Run the integration tests on each supported server, from package registries
-	@scripts/test-matrix $(if $(OTHERS),others)
+test-timing: build ## Run the tests of how long something takes, one at a time, with the release module
+	@scripts/test-timing $(MODULE)
+
+test-matrix: build ## Run the integration tests on each supported server, from package registries
+	@scripts/test-matrix $(MODULE) $(if $(OTHERS),others)
 
 test-monitoring: build ## Try what monitoring/ holds on a real Prometheus
 	@scripts/monitoring-test $(MODULE)

@@ -5,44 +5,13 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use crate::calls::{acquirex, assert_same_digest, info};
+use crate::calls::{assert_same_digest, info};
 use crate::cluster::{cluster, owner, slot_of};
 use crate::harness::{Client, Reply, Server, wait_for, wait_for_replica, words};
-use crate::waiting::{LATE, Lateness, Waiter, no_waiters, only, take, waiters};
+use crate::waiting::{Waiter, no_waiters, only, take, waiters};
 
 const GONE: &str =
     "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
-
-#[test]
-fn a_deadline_is_met_and_the_denial_is_right() {
-    let server = Server::start();
-    let mut client = server.client();
-    take(&mut client, "c 'WINDOW 10s LIMIT 1 ALGO concurrency ID holder'");
-    let taken = Instant::now();
-    let mut waiter = server.client();
-    for timeout in [1_u64, 7, 50, 200, 450] {
-        let lateness = Lateness::start();
-        let begun = Instant::now();
-        let rule = format!("WINDOW 10s LIMIT 1 ALGO concurrency ID w TIMEOUT {timeout}");
-        let reply = acquirex(&mut waiter, "c", rule);
-        let took = begun.elapsed();
-        let most = LATE + lateness.allowance();
-        let timeout = Duration::from_millis(timeout);
-        assert_eq!(reply.granted, 0);
-        assert!(took + Duration::from_millis(1) >= timeout, "{took:?} instead of {timeout:?}");
-        assert!(took <= timeout + most, "{took:?} instead of {timeout:?}");
-        let left = 10_000 - taken.elapsed().as_millis() as i64;
-        let off = reply.retry_after - left;
-        assert!((-2..=2 + most.as_millis() as i64).contains(&off), "{reply:?}, {left} are left");
-    }
-    assert_eq!(client.info_number("rl", "rl_waits_timed_out"), 5);
-    assert_eq!(client.info_number("rl", "rl_waits_granted"), 0);
-    assert_eq!(waiters(&mut client), 0);
-    // It waited for a key that is as short, and took nothing of the other one.
-    let rule = "WINDOW 10s LIMIT 1 ALGO concurrency ID w TIMEOUT 30";
-    assert_eq!(acquirex(&mut waiter, "free c", rule).key, 1);
-    assert_eq!(client.int("EXISTS free"), 0);
-}
 
 #[test]
 fn who_vanished_takes_nothing() {

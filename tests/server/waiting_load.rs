@@ -1,5 +1,5 @@
-//! Many that wait, and what they cost. `RL_WAITERS` says how many, by default 2000; where fewer files can be open, nothing is
-//! measured and the output says so.
+//! Many that wait. `RL_WAITERS` says how many, by default 2000; where fewer files can be open, these tests do nothing and say
+//! so. `timing/waiting_load.rs` measures what waiters cost.
 
 use std::env;
 use std::fs;
@@ -9,18 +9,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::calls::info;
-use crate::harness::{Client, Random, Server, wait_for, wait_up_to, words};
+use crate::harness::{Client, Random, Server, wait_for, words};
 use crate::waiting::{no_waiters, only, waiters};
 
 /// Other files of this process and of the server.
 const OTHERS: usize = 200;
 
-fn count() -> usize {
+/// How many wait at once.
+pub fn count() -> usize {
     env::var("RL_WAITERS").map_or(2000, |count| count.parse().expect("a number in RL_WAITERS"))
 }
 
 /// A server for so many clients, if both it and this process may have them.
-fn server_for(count: usize) -> Option<Server> {
+pub fn server_for(count: usize) -> Option<Server> {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let soft = limits.lines().find_map(|line| {
         line.strip_prefix("Max open files")?.split_whitespace().next()?.parse().ok()
@@ -39,7 +40,7 @@ fn server_for(count: usize) -> Option<Server> {
 }
 
 /// A bare connection that sends a command and waits.
-fn wait_on(server: &Server, line: &str) -> TcpStream {
+pub fn wait_on(server: &Server, line: &str) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
     stream.set_nodelay(true).expect("a socket");
     stream.write_all(format!("RL.ACQUIREX {line}\r\n").as_bytes()).expect("a server that reads");
@@ -47,7 +48,7 @@ fn wait_on(server: &Server, line: &str) -> TcpStream {
 }
 
 /// Reads the first line and the six integers of an answer: how many were granted.
-fn granted(stream: &mut TcpStream) -> i64 {
+pub fn granted(stream: &mut TcpStream) -> i64 {
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
     let mut text = String::new();
     let mut buffer = [0; 256];
@@ -58,99 +59,6 @@ fn granted(stream: &mut TcpStream) -> i64 {
     }
     assert!(text.starts_with("*6\r\n:"), "{text:?}");
     text[5..].lines().next().and_then(|line| line.parse().ok()).expect("an integer")
-}
-
-fn cpu(client: &mut Client) -> Duration {
-    let mut field = |name| client.info("cpu", name).parse::<f64>().expect("a number");
-    Duration::from_secs_f64(field("used_cpu_user_main_thread") + field("used_cpu_sys_main_thread"))
-}
-
-/// The 99th percentile of round trips.
-fn p99(client: &mut Client) -> Duration {
-    const CALLS: usize = 2000;
-    let mut times: Vec<Duration> = (0..CALLS)
-        .map(|i| {
-            let begun = Instant::now();
-            client.run(format!("SET plain:{} v", i % 10));
-            begun.elapsed()
-        })
-        .collect();
-    times.sort();
-    times[CALLS * 99 / 100]
-}
-
-/// Lets `count` wait for as many permits under `keys` keys, gives some back, and reports what it cost.
-fn measure(title: &str, count: usize, keys: usize) {
-    let Some(server) = server_for(count) else { return };
-    let mut client = server.client();
-    let limit = count / keys;
-    let rule = format!("WINDOW 10d LIMIT {limit} ALGO fixed");
-    let wakes = count.min(1000);
-    let key = |i: usize| format!("k{}", i % keys);
-    for i in 0..keys {
-        client.run(format!("RL.ACQUIREX {} '{rule} UPTO {limit}'", key(i)));
-    }
-    client.run(format!("RL.ACQUIREX control 'WINDOW 10d LIMIT {wakes} ALGO fixed UPTO {wakes}'"));
-    let idle = (0..3).map(|_| p99(&mut client)).max().expect("one");
-    let memory = client.info_number("memory", "used_memory");
-    let begun = cpu(&mut client);
-    let mut streams: Vec<TcpStream> =
-        (0..count).map(|i| wait_on(&server, &format!("{} '{rule} TIMEOUT 11d'", key(i)))).collect();
-    wait_up_to(Duration::from_secs(60), "all to wait", || {
-        (waiters(&mut client) == count as i64).then_some(())
-    });
-    let arrival = (cpu(&mut client) - begun) / count as u32;
-    let taken = client.info_number("memory", "used_memory") - memory;
-    let begun = cpu(&mut client);
-    thread::sleep(Duration::from_millis(500));
-    let idling = (cpu(&mut client) - begun).as_secs_f64() / 0.5;
-    let busy = (0..3).map(|_| p99(&mut client)).min().expect("one");
-
-    // The same calls, without anybody to hand on to and with.
-    let begun = cpu(&mut client);
-    (0..wakes).for_each(|_| assert_eq!(client.int("RL.REFUND control COST 1"), 1));
-    let control = cpu(&mut client) - begun;
-    let begun = cpu(&mut client);
-    (0..wakes).for_each(|i| assert_eq!(client.int(format!("RL.REFUND {} COST 1", key(i))), 1));
-    wait_for("them to be served", || {
-        (client.info_number("rl", "rl_waits_granted") == wakes as i64).then_some(())
-    });
-    let wake = (cpu(&mut client) - begun).saturating_sub(control) / wakes as u32;
-    assert_eq!(waiters(&mut client), (count - wakes) as i64);
-    if keys == count {
-        assert!(streams[..wakes].iter_mut().all(|stream| granted(stream) == 1));
-    }
-    eprintln!(
-        "{title}: {count} waiters, {} bytes each with their connections, {arrival:?} CPU to arrive, {:.1} % while \
-         they wait, {wake:?} CPU a wake, p99 of SET {busy:?}, idle {idle:?}",
-        taken / count as i64,
-        100.0 * idling
-    );
-    assert!(idling < 0.05, "the server was busy for {idling:.3} of the time");
-    assert!(wake < Duration::from_micros(50), "a wake costs {wake:?}");
-    assert!(busy < 2 * idle + Duration::from_millis(2), "p99 {busy:?}, idle {idle:?}");
-    drop(streams);
-    wait_up_to(Duration::from_secs(60), "the queue to be empty", || {
-        (waiters(&mut client) == 0).then_some(())
-    });
-    let mut left = 0;
-    let returned = || {
-        left = client.info_number("memory", "used_memory") - memory;
-        (left < taken / 10).then_some(())
-    };
-    // Redis 7.0 lets go of what it keeps for blocked clients little by little.
-    wait_up_to(Duration::from_secs(60), "the memory to return", returned);
-    eprintln!("{title}: {left} of {taken} bytes are still in use");
-}
-
-#[test]
-fn many_wait_on_as_many_keys() {
-    measure("On many keys", count(), count());
-}
-
-#[test]
-fn many_wait_on_one_key() {
-    measure("On one key", count(), 1);
 }
 
 /// What was waited for comes to all at the same moment.

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::within_bounds;
 use crate::harness::{Client, Server, wait_up_to};
 use crate::waiting::waiters;
 use crate::waiting_turns::line;
@@ -37,8 +38,12 @@ const SHAPES: [Shape; 4] = [
     Shape { waiters: 10_000, keys: 1, own: true },
 ];
 
+fn full() -> bool {
+    env::var("RL_TEST_MASS").is_ok_and(|value| value == "full")
+}
+
 fn shapes() -> impl Iterator<Item = Shape> {
-    let part = if env::var("RL_TEST_MASS").is_ok_and(|value| value == "full") { 1 } else { 5 };
+    let part = if full() { 1 } else { 5 };
     SHAPES.into_iter().map(move |shape| Shape { waiters: shape.waiters / part, ..shape })
 }
 
@@ -63,7 +68,7 @@ impl Mass {
     /// Lets all of them wait. `stop` is among their keys and blocked.
     fn queue(shape: Shape) -> Option<Mass> {
         let mut mass = Mass::empty(shape)?;
-        mass.fill("RL.BLOCK stop FOR 10m", RULE, || 1_200_000);
+        mass.fill("RL.BLOCK stop FOR 10m", RULE, || 1_200_000).expect("twenty minutes are enough");
         Some(mass)
     }
 
@@ -83,8 +88,13 @@ impl Mass {
         Some(Mass { server, client, shape, streams: Vec::new() })
     }
 
-    /// `hold` lets nobody in by the key `stop`.
-    fn fill(&mut self, hold: &str, rule: &str, timeout_ms: impl Fn() -> u128) {
+    /// Lets them wait. `hold` lets nobody in by the key `stop`. An error: some were out of time before the last had come.
+    fn fill(
+        &mut self,
+        hold: &str,
+        rule: &str,
+        timeout_ms: impl Fn() -> u128,
+    ) -> Result<(), String> {
         let Shape { waiters: count, keys, own } = self.shape;
         let others: Vec<String> = (1..keys).map(|i| format!("k{i}")).collect();
         if !own {
@@ -106,7 +116,12 @@ impl Mass {
             stream.write_all(format!("RL.ACQUIREX {call}\r\n").as_bytes()).expect("a server");
             self.streams.push(stream);
         }
-        wait_up_to(PATIENCE, "all to wait", || (self.waiting() == count).then_some(()));
+        let (mut before, mut arrived) = (0, 0);
+        wait_up_to(PATIENCE, "all to wait", || {
+            (before, arrived) = (arrived, self.waiting());
+            (arrived == count || arrived < before).then_some(())
+        });
+        if arrived == count { Ok(()) } else { Err(format!("only {arrived} of {count} wait")) }
     }
 
     fn waiting(&mut self) -> usize {
@@ -114,7 +129,12 @@ impl Mass {
     }
 
     /// Lets something happen, waits until so many still wait and the server is idle, and measures what it did meanwhile.
-    fn measure(&mut self, what: &str, left: usize, happen: impl FnOnce(&mut Mass)) {
+    fn measure(
+        &mut self,
+        what: &str,
+        left: usize,
+        happen: impl FnOnce(&mut Mass),
+    ) -> Result<(), String> {
         let clock = ServerClock::of(&self.server);
         let stop = Arc::new(AtomicBool::new(false));
         let pings = thread::spawn({
@@ -142,10 +162,11 @@ impl Mass {
         let longest = pings.join().expect("no panic");
         let Shape { waiters, keys, own } = self.shape;
         let own = if own { "own" } else { "shared" };
-        eprintln!("{what}, {waiters} with {keys} {own}: {took:?}, {cpu:?} CPU, PING {longest:?}");
+        let found =
+            format!("{what}, {waiters} with {keys} {own}: {took:?}, {cpu:?} CPU, PING {longest:?}");
+        eprintln!("{found}");
         assert_eq!(self.waiting(), left, "{what}");
-        assert!(cpu < MOST_CPU, "{what}: {cpu:?}");
-        assert!(longest < LONGEST_PING, "{what}: {longest:?}");
+        if cpu < MOST_CPU && longest < LONGEST_PING { Ok(()) } else { Err(found) }
     }
 }
 
@@ -167,65 +188,79 @@ impl ServerClock {
     }
 }
 
-/// Something happens to all of a mass, after which so many wait.
-fn each_shape(what: &str, all_leave: bool, commands: &[&str]) {
-    for shape in shapes() {
-        let Some(mut mass) = Mass::queue(shape) else { continue };
-        let left = if all_leave { 0 } else { shape.waiters };
-        mass.measure(what, left, |mass| {
-            for command in commands {
-                mass.client.run(*command);
-            }
+/// Measures something that happens to all of a mass, after which so many wait.
+fn each_shape(
+    what: &str,
+    shapes: impl Iterator<Item = Shape>,
+    left: impl Fn(Shape) -> usize,
+    commands: &[&str],
+) {
+    for shape in shapes {
+        within_bounds(|| {
+            let Some(mut mass) = Mass::queue(shape) else { return Ok(()) };
+            mass.measure(what, left(shape), |mass| {
+                for command in commands {
+                    mass.client.run(*command);
+                }
+            })
         });
     }
 }
 
+fn all(shape: Shape) -> usize {
+    shape.waiters
+}
+
+fn none(_: Shape) -> usize {
+    0
+}
+
+fn shared() -> impl Iterator<Item = Shape> {
+    shapes().filter(|shape| !shape.own)
+}
+
 #[test]
 fn nothing_of_interest_happens() {
-    each_shape("a directive", false, &["CONFIG SET rl.sliding-resolution 5000"]);
-    each_shape("a policy", false, &["RL.POLICY SET other WINDOW 1d LIMIT 1 ALGO fixed"]);
-    each_shape("many policies", false, &["RL.POLICY SET other WINDOW 1d LIMIT 1 ALGO fixed"; 50]);
+    each_shape("a directive", shapes(), all, &["CONFIG SET rl.sliding-resolution 5000"]);
+    let policy = "RL.POLICY SET other WINDOW 1d LIMIT 1 ALGO fixed";
+    each_shape("a policy", shapes(), all, &[policy]);
+    each_shape("many policies", shapes(), all, &[policy; 50]);
 }
 
 #[test]
 fn all_are_let_in() {
-    for shape in shapes().filter(|shape| !shape.own) {
-        let Some(mut mass) = Mass::queue(shape) else { continue };
-        mass.measure("a block lifted", 0, |mass| drop(mass.client.run("RL.BLOCK stop FOR 0")));
-    }
-    each_shape("SWAPDB", true, &["SWAPDB 0 1"]);
-    each_shape("FLUSHALL", true, &["FLUSHALL"]);
-    each_shape("shadow", true, &["CONFIG SET rl.enforce shadow"]);
+    each_shape("a block lifted", shared(), none, &["RL.BLOCK stop FOR 0"]);
+    each_shape("SWAPDB", shapes(), none, &["SWAPDB 0 1"]);
+    each_shape("FLUSHALL", shapes(), none, &["FLUSHALL"]);
+    each_shape("shadow", shapes(), none, &["CONFIG SET rl.enforce shadow"]);
 }
 
 #[test]
 fn all_are_told_that_they_wait_in_vain() {
-    for shape in shapes().filter(|shape| !shape.own) {
-        let Some(mut mass) = Mass::queue(shape) else { continue };
-        mass.measure("a longer block", 0, |mass| drop(mass.client.run("RL.BLOCK stop FOR 1d")));
-        if shape.keys > 1 {
-            let Some(mut mass) = Mass::queue(shape) else { continue };
-            mass.measure("another key", 0, |mass| drop(mass.client.run("SET k1 text")));
-        }
-    }
-    each_shape("a closed endpoint", true, &["RL.POLICY SET all WINDOW 1d LIMIT 0 ALGO fixed"]);
+    each_shape("a longer block", shared(), none, &["RL.BLOCK stop FOR 1d"]);
+    let several = shared().filter(|shape| shape.keys > 1);
+    each_shape("another key", several, none, &["SET k1 text"]);
+    let closed = "RL.POLICY SET all WINDOW 1d LIMIT 0 ALGO fixed";
+    each_shape("a closed endpoint", shapes(), none, &[closed]);
 }
 
 #[test]
 fn one_of_them_or_all_go() {
     for shape in shapes() {
-        let Some(mut mass) = Mass::queue(shape) else { continue };
-        let left = shape.waiters - 2;
-        mass.measure("the first and one in the middle go", left, |mass| {
-            mass.streams.remove(mass.shape.waiters / 2);
-            mass.streams.remove(0);
-        });
-        // To free a client that has gone takes the server longer than us, and it does that in one go.
-        mass.measure("all go", 0, |mass| {
-            while !mass.streams.is_empty() {
-                mass.streams.truncate(mass.streams.len().saturating_sub(10));
-                mass.client.run("PING");
-            }
+        within_bounds(|| {
+            let Some(mut mass) = Mass::queue(shape) else { return Ok(()) };
+            let left = shape.waiters - 2;
+            mass.measure("the first and one in the middle go", left, |mass| {
+                mass.streams.remove(mass.shape.waiters / 2);
+                mass.streams.remove(0);
+            })?;
+            // To free a client that has gone takes the server longer than us, and it does that in one go.
+            mass.measure("all go", 0, |mass| {
+                while !mass.streams.is_empty() {
+                    mass.streams.truncate(mass.streams.len().saturating_sub(10));
+                    mass.client.run("PING");
+                }
+            })
         });
     }
 }
@@ -234,20 +269,25 @@ fn one_of_them_or_all_go() {
 fn all_run_out_of_time_at_once() {
     for pause in [false, true] {
         for shape in shapes() {
-            let end = Instant::now() + Duration::from_secs(12);
-            let left = || end.saturating_duration_since(Instant::now()).as_millis().max(1);
-            let Some(mut mass) = Mass::empty(shape) else { continue };
-            // A lease can be released at any time, so everybody may wait for it.
-            let rule = "WINDOW 10d LIMIT 1 ALGO concurrency ID";
-            let holder = format!("RL.ACQUIREX {}", line("stop", &format!("{rule} holder")));
-            mass.fill(&holder, &format!("{rule} waiter"), left);
-            let what = if pause { "deadlines in a pause" } else { "deadlines" };
-            if pause {
-                mass.client.run("CLIENT PAUSE 60000 WRITE");
-            }
-            let rest = end.saturating_duration_since(Instant::now());
-            thread::sleep(rest.saturating_sub(Duration::from_millis(20)));
-            mass.measure(what, 0, |_| {});
+            // As long as they take to arrive, on a busy machine as well.
+            let mut ahead = Duration::from_secs(if full() { 6 } else { 2 });
+            within_bounds(|| {
+                ahead *= 2;
+                let end = Instant::now() + ahead;
+                let left = || end.saturating_duration_since(Instant::now()).as_millis().max(1);
+                let Some(mut mass) = Mass::empty(shape) else { return Ok(()) };
+                // A lease can be released at any time, so everybody may wait for it.
+                let rule = "WINDOW 10d LIMIT 1 ALGO concurrency ID";
+                let holder = format!("RL.ACQUIREX {}", line("stop", &format!("{rule} holder")));
+                mass.fill(&holder, &format!("{rule} waiter"), left)?;
+                let what = if pause { "deadlines in a pause" } else { "deadlines" };
+                if pause {
+                    mass.client.run("CLIENT PAUSE 60000 WRITE");
+                }
+                let rest = end.saturating_duration_since(Instant::now());
+                thread::sleep(rest.saturating_sub(Duration::from_millis(20)));
+                mass.measure(what, 0, |_| {})
+            });
         }
     }
 }

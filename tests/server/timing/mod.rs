@@ -1,0 +1,27 @@
+//! Tests of how long something takes. `make test-timing` runs them with the release module, which the promises are about, one
+//! at a time; `make test` does so after the other tests.
+//!
+//! A shared machine can stand still for longer than any of them allows, so each takes the least of several measurements
+//! where its state can be set up again, and the script repeats those that failed. A test of anything else does not belong
+//! here: what fails once in two must be seen.
+
+mod long_calls;
+mod waiting;
+mod waiting_load;
+mod waiting_mass;
+
+/// How often something is measured at most.
+const TRIES: usize = 3;
+
+/// Measures something, each time from the beginning, until it is within its bounds: a machine that is busy with something
+/// else makes it longer, never shorter.
+fn within_bounds(mut measure: impl FnMut() -> Result<(), String>) {
+    let mut found = Vec::new();
+    while found.len() < TRIES {
+        match measure() {
+            Ok(()) => return,
+            Err(measured) => found.push(measured),
+        }
+    }
+    panic!("{TRIES} times beyond the bounds:\n{}", found.join("\n"));
+}
