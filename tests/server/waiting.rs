@@ -1,17 +1,19 @@
 //! `TIMEOUT` on `RL.ACQUIREX`: who waits, in which order they are served, and what wakes them.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use crate::calls::{acquirex, info, with_keys};
-use crate::harness::{Client, Reply, Server, Words, wait_for, words};
+use crate::calls::{acquirex, info, peek, with_keys};
+use crate::harness::{ALGORITHMS, Client, Reply, Server, Words, wait_for, words};
 
-/// How late a wake-up or a denial may be.
-pub const LATE: Duration = Duration::from_millis(5);
+/// The time within which something happens at once, long before anybody's deadline.
+pub const AT_ONCE: Duration = Duration::from_millis(20);
+/// How many commands the server answers after a time is over before a test says that it was too late. Each takes it once
+/// round its event loop, so a machine that stood still is no reason to fail.
+pub const GRACE: usize = 10;
 
 /// A client that was sent into the queue.
 pub struct Waiter {
@@ -38,12 +40,21 @@ impl Waiter {
         Waiter::queue_with(server.client(), control, line)
     }
 
-    fn queue_with(mut client: Client, control: &mut Client, line: impl AsRef<str>) -> Waiter {
-        let id = client.int("CLIENT ID");
-        client.send([words("RL.ACQUIREX").then(line.as_ref())]);
-        let mut waiter = Waiter { client, id };
+    fn queue_with(client: Client, control: &mut Client, line: impl AsRef<str>) -> Waiter {
+        let mut waiter = Waiter::send_with(client, line);
         wait_for("the client to wait", || waiter.waits(control).then_some(()));
         waiter
+    }
+
+    /// Sends `RL.ACQUIREX`, and does not look whether it waits.
+    pub fn send(server: &Server, line: impl AsRef<str>) -> Waiter {
+        Waiter::send_with(server.client(), line)
+    }
+
+    fn send_with(mut client: Client, line: impl AsRef<str>) -> Waiter {
+        let id = client.int("CLIENT ID");
+        client.send([words("RL.ACQUIREX").then(line.as_ref())]);
+        Waiter { client, id }
     }
 
     /// Whether the server says that it is blocked.
@@ -58,38 +69,34 @@ impl Waiter {
         self.client.receive()
     }
 
+    /// The same, which must come within that time from now.
+    pub fn end_within(
+        &mut self,
+        most: Duration,
+        control: &mut Client,
+        what: &str,
+    ) -> Result<Value, String> {
+        let begun = Instant::now();
+        let mut grace = GRACE;
+        while self.waits(control) {
+            if begun.elapsed() > most {
+                assert!(grace > 0, "{what}: it still waits after {:?}", begun.elapsed());
+                grace -= 1;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.end()
+    }
+
+    /// A grant, which must come at once.
+    pub fn granted_at_once(&mut self, control: &mut Client, what: &str) {
+        let reply = Reply::of(&self.end_within(AT_ONCE, control, what).expect("an answer"));
+        assert!(reply.is_grant(), "{what}: {reply:?}");
+    }
+
     /// The answer to its call.
     pub fn reply(&mut self) -> Reply {
         Reply::of(&self.end().expect("an answer"))
-    }
-}
-
-/// Measures how late sleeps are in this process while something else is measured.
-pub struct Lateness {
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<Duration>,
-}
-
-impl Lateness {
-    pub fn start() -> Lateness {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        let thread = thread::spawn(move || {
-            let mut worst = Duration::ZERO;
-            while !stopped.load(Ordering::Relaxed) {
-                let begun = Instant::now();
-                thread::sleep(Duration::from_millis(1));
-                worst = worst.max(begun.elapsed().saturating_sub(Duration::from_millis(1)));
-            }
-            worst
-        });
-        Lateness { stop, thread }
-    }
-
-    /// The allowance: both the server and the client may have been that late.
-    pub fn allowance(self) -> Duration {
-        self.stop.store(true, Ordering::Relaxed);
-        3 * self.thread.join().expect("no panic")
     }
 }
 
@@ -109,6 +116,80 @@ pub fn only(keys: &str, id: &str, timeout: &str) -> String {
 pub fn take(client: &mut Client, line: impl AsRef<str>) {
     let reply = Reply::of(&client.run(words("RL.ACQUIREX").then(line.as_ref())));
     assert!(reply.is_grant(), "{}: {reply:?}", line.as_ref());
+}
+
+/// Lets a hundred wait for a call every 20 ms each.
+pub fn queue_a_hundred(server: &Server) -> Vec<Waiter> {
+    server.client().run("RL.BLOCK k FOR 10m");
+    let queue = || Waiter::queue(server, "k 'WINDOW 1s LIMIT 50 ALGO leaky TIMEOUT 20m'");
+    (0..100).map(|_| queue()).collect()
+}
+
+/// Serves them, none too early, and returns how much too late they were at most. They may be late by a twentieth of the
+/// time as well.
+pub fn serve_a_hundred(client: &mut Client, waiters: Vec<Waiter>) -> Duration {
+    let begun = Instant::now();
+    let answer = |mut waiter: Waiter| thread::spawn(move || (waiter.reply(), Instant::now()));
+    let threads: Vec<_> = waiters.into_iter().map(answer).collect();
+    client.run("RL.BLOCK k FOR 0");
+    let lifted = Instant::now();
+    let late = (0..).zip(threads).map(|(i, thread)| {
+        let (reply, at) = thread.join().expect("no panic");
+        assert!(reply.is_grant(), "{i}: {reply:?}");
+        let due = i * Duration::from_millis(20);
+        assert!(at + Duration::from_millis(1) >= begun + due, "{i}: above the rule");
+        at.saturating_duration_since(lifted + due.mul_f64(1.05))
+    });
+    late.max().expect("some waited")
+}
+
+#[test]
+fn a_hundred_are_served_in_order_and_no_faster_than_the_rule() {
+    let server = Server::start();
+    let mut client = server.client();
+    let hundred = queue_a_hundred(&server);
+    serve_a_hundred(&mut client, hundred);
+    assert_eq!(client.info_number("rl", "rl_waits_granted"), 100);
+    assert_eq!(client.info_number("rl", "rl_waits_timed_out"), 0);
+    no_waiters(&mut client);
+}
+
+/// Takes all that there is under a rule and waits for more: how much later that came than it was said, but not earlier.
+pub fn wait_by(server: &Server, algorithm: &str) -> Duration {
+    static IDS: AtomicU64 = AtomicU64::new(0);
+    let mut client = server.client();
+    let rule = format!("WINDOW 300ms LIMIT 2 ALGO {algorithm}");
+    let lease = algorithm == "concurrency";
+    let id = |id: String| if lease { format!("ID {id}") } else { String::new() };
+    let waiter = id("waiter".into());
+    loop {
+        client.run("DEL k");
+        let other = || id(format!("n{}", IDS.fetch_add(1, Ordering::Relaxed)));
+        while acquirex(&mut client, "k", format!("{rule} {}", other())).is_grant() {}
+        let asked = Instant::now();
+        let wait = peek(&mut client, "k", format!("{rule} {waiter}")).retry_after;
+        let known = Instant::now();
+        if wait <= 0 {
+            // It has come free meanwhile.
+            continue;
+        }
+        let batch = if lease { "" } else { "UPTO 2" };
+        let reply = acquirex(&mut client, "k", format!("{rule} {batch} TIMEOUT 5s {waiter}"));
+        let at = Instant::now();
+        assert!(reply.is_grant(), "{algorithm}: {reply:?}");
+        let wait = Duration::from_millis(wait as u64);
+        assert!(at + Duration::from_millis(1) >= asked + wait, "{algorithm}: too early");
+        return at.saturating_duration_since(known + wait);
+    }
+}
+
+#[test]
+fn no_algorithm_serves_before_the_moment_it_said() {
+    let server = Server::start();
+    for algorithm in ALGORITHMS.into_iter().chain(["concurrency"]) {
+        wait_by(&server, algorithm);
+    }
+    no_waiters(&mut server.client());
 }
 
 #[test]
@@ -359,16 +440,13 @@ fn whatever_gives_permits_wakes() {
         for command in commands {
             client.run(*command);
         }
-        let lateness = Lateness::start();
-        let begun = Instant::now();
-        wait_for(&format!("a wake by {name}"), || (!waiter.waits(&mut client)).then_some(()));
-        let took = begun.elapsed();
-        // The server expires keys by itself ten times a second.
-        let most =
-            if name == "expiry" { Duration::from_millis(400) } else { Duration::from_millis(20) };
-        assert!(took < most + lateness.allowance(), "{name}: after {took:?}");
-        let reply = waiter.reply();
-        assert!(reply.is_grant(), "{name}: {reply:?}");
+        if name == "expiry" {
+            // The server expires keys by itself ten times a second.
+            let end = waiter.end_within(Duration::from_millis(400), &mut client, name);
+            assert!(Reply::of(&end.expect("an answer")).is_grant());
+        } else {
+            waiter.granted_at_once(&mut client, name);
+        }
     }
     assert_eq!(client.info_number("rl", "rl_waits_granted"), wakes.len() as i64);
 }

@@ -6,25 +6,14 @@ use std::time::{Duration, Instant};
 
 use crate::calls::acquirex;
 use crate::clock::Pair;
-use crate::harness::{Client, Server, wait_for, words};
-use crate::waiting::{Lateness, Waiter, no_waiters, only, take, waiters};
+use crate::harness::{Client, Reply, Server, wait_for, words};
+use crate::waiting::{AT_ONCE, Waiter, no_waiters, only, take, waiters};
 use crate::waiting_turns::{line, two_kinds};
 
-const AT_ONCE: Duration = Duration::from_millis(20);
-
-/// Waits for an answer, which must come within that time from now.
-fn told(waiter: &mut Waiter, most: Duration, what: &str) -> Result<redis::Value, String> {
-    let lateness = Lateness::start();
-    let begun = Instant::now();
-    let end = waiter.end();
-    let (took, most) = (begun.elapsed(), most + lateness.allowance());
-    assert!(took < most, "{what}: told after {took:?}");
-    end
-}
-
-fn denied_at_once(waiter: &mut Waiter, what: &str) {
-    let reply = told(waiter, AT_ONCE, what).unwrap_or_else(|error| panic!("{what}: {error}"));
-    assert!(!crate::harness::Reply::of(&reply).is_grant(), "{what}: {reply:?}");
+fn denied_at_once(waiter: &mut Waiter, control: &mut Client, what: &str) {
+    let reply = waiter.end_within(AT_ONCE, control, what);
+    let reply = Reply::of(&reply.unwrap_or_else(|error| panic!("{what}: {error}")));
+    assert!(!reply.is_grant(), "{what}: {reply:?}");
 }
 
 /// Holds `k` for 4 s, so that nobody gets in by it.
@@ -83,7 +72,7 @@ fn bad_news_are_told_at_once() {
         let mut short: Vec<Waiter> = (0..5).map(|_| Waiter::queue(&server, wait("1m"))).collect();
         let mut long = Waiter::queue(&server, wait("11d"));
         happen(&mut client);
-        short.iter_mut().for_each(|waiter| denied_at_once(waiter, what));
+        short.iter_mut().for_each(|waiter| denied_at_once(waiter, &mut client, what));
         thread::sleep(Duration::from_millis(20));
         assert!(long.waits(&mut client), "{what}");
         assert_eq!(client.info_number("rl", "rl_waits_denied"), 5, "{what}");
@@ -131,7 +120,8 @@ fn a_key_that_holds_something_else_is_told_at_once() {
             let mut two = [(); 2].map(|()| Waiter::queue(&server, &call));
             commands.iter().for_each(|command| drop(client.run(tagged(command))));
             for waiter in &mut two {
-                let error = told(waiter, AT_ONCE, what).expect_err("an error");
+                let end = waiter.end_within(AT_ONCE, &mut client, what);
+                let error = end.expect_err("an error");
                 assert!(error.starts_with("WRONGTYPE"), "{what}: {error}");
             }
         }
@@ -147,7 +137,8 @@ fn a_key_that_was_not_there_is_told_when_it_is_looked_at() {
     client.run("RL.BLOCK k FOR 300ms");
     let mut waiter = Waiter::queue(&server, line("k missing", &format!("{RULE} TIMEOUT 11d")));
     client.run("SET missing text");
-    let error = told(&mut waiter, Duration::from_millis(320), "missing").expect_err("an error");
+    let most = Duration::from_millis(320);
+    let error = waiter.end_within(most, &mut client, "missing").expect_err("an error");
     assert!(error.starts_with("WRONGTYPE"), "{error}");
 }
 
@@ -164,7 +155,7 @@ fn rights_that_were_taken_away_count_for_who_waits() {
             let mut behind = Waiter::queue(&server, only("k", "behind", "10m"));
             client.run(format!("ACL SETUSER user {taken}"));
             client.run("RL.RELEASE k ID holder");
-            let error = told(&mut waiter, AT_ONCE, taken).expect_err("an error");
+            let error = waiter.end_within(AT_ONCE, &mut client, taken).expect_err("an error");
             assert!(error.starts_with("NOPERM"), "{taken}: {error}");
             assert!(behind.reply().is_grant(), "{taken}");
             assert_eq!(client.int("RL.RELEASE k ID w"), 0, "{taken}");
@@ -221,21 +212,19 @@ fn a_clock_that_steps_delays_nobody() {
             let call = line(algorithm, &format!("{} TIMEOUT 60s", rule(algorithm)));
             Waiter::queue(&pair.primary, call)
         });
-        let lateness = Lateness::start();
         let begun = Instant::now();
         pair.step(&mut client, step_s);
         let stepped = begun.elapsed();
-        denied.reply();
-        let mut ends = vec![("denied", begun.elapsed(), Duration::from_millis(1500))];
+        let mut end = |waiter: &mut Waiter, due: Duration, who: &str| {
+            let most = (due + SECOND).saturating_sub(begun.elapsed());
+            let end = waiter.end_within(most, &mut client, &format!("{step_s} {who}"));
+            Reply::of(&end.expect("an answer")).is_grant()
+        };
+        assert!(!end(&mut denied, Duration::from_millis(1500), "denied"));
         for (algorithm, waiter) in algorithms.iter().zip(&mut granted) {
-            assert!(waiter.reply().is_grant(), "{step_s} {algorithm}");
             // A limiter that is ahead of the clock starts its window anew: `counter` has two of them.
             let window = Duration::from_secs(if *algorithm == "counter" { 4 } else { 2 });
-            ends.push((algorithm, begun.elapsed(), stepped + window));
-        }
-        let late = SECOND + lateness.allowance();
-        for (who, took, due) in ends {
-            assert!(took < due + late, "{step_s} {who}: after {took:?}, due after {due:?}");
+            assert!(end(waiter, stepped + window, algorithm), "{step_s} {algorithm}");
         }
         assert_eq!(waiters(&mut client), 0);
     }

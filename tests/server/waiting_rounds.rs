@@ -10,13 +10,12 @@ use std::time::{Duration, Instant};
 
 use crate::calls::with_keys;
 use crate::harness::{Client, Random, Server, wait_for, words};
-use crate::waiting::{Lateness, no_waiters};
+use crate::waiting::{AT_ONCE, GRACE, no_waiters};
 use crate::waiting_turns::{line, two_kinds};
 
 /// Enough that not all of them can be answered in one go.
 const CLIENTS: usize = 60;
 const KEYS: [&str; 5] = ["{t}a", "{t}b", "{t}c", "{t}d", "{t}e"];
-const LATE: Duration = Duration::from_millis(20);
 
 fn number(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |text| text.parse().expect("a number"))
@@ -153,7 +152,7 @@ impl Rounds {
             .collect();
         for seat in &mut self.seats {
             // One that was only just sent may not have begun to wait.
-            let new = seat.waits.as_ref().is_some_and(|wait| wait.since.elapsed() < LATE / 4);
+            let new = seat.waits.as_ref().is_some_and(|wait| wait.since.elapsed() < AT_ONCE / 4);
             if seat.waits.is_none() || blocked.contains(&seat.id) || new {
                 continue;
             }
@@ -203,16 +202,12 @@ impl Rounds {
     /// Nobody may be without a reason to wait for longer than a moment.
     fn check(&mut self, round: usize) {
         let mut found = self.without_reason();
-        let lateness = Lateness::start();
         let begun = Instant::now();
-        while !found.is_empty() && begun.elapsed() < LATE {
-            thread::sleep(Duration::from_millis(2));
-            let still = self.without_reason();
-            found.retain(|arrived| still.contains(arrived));
-        }
-        let patience = lateness.allowance();
-        let begun = Instant::now();
-        while !found.is_empty() && begun.elapsed() < patience {
+        let mut grace = GRACE;
+        while !found.is_empty() && grace > 0 {
+            if begun.elapsed() > AT_ONCE {
+                grace -= 1;
+            }
             thread::sleep(Duration::from_millis(2));
             let still = self.without_reason();
             found.retain(|arrived| still.contains(arrived));

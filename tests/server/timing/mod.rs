@@ -10,6 +10,10 @@ mod waiting;
 mod waiting_load;
 mod waiting_mass;
 
+use std::time::Duration;
+
+use crate::harness::Client;
+
 /// How often something is measured at most.
 const TRIES: usize = 3;
 
@@ -24,4 +28,10 @@ fn within_bounds(mut measure: impl FnMut() -> Result<(), String>) {
         }
     }
     panic!("{TRIES} times beyond the bounds:\n{}", found.join("\n"));
+}
+
+/// How long the server's main thread was at work.
+fn cpu(client: &mut Client) -> Duration {
+    let mut field = |name| client.info("cpu", name).parse::<f64>().expect("a number");
+    Duration::from_secs_f64(field("used_cpu_user_main_thread") + field("used_cpu_sys_main_thread"))
 }

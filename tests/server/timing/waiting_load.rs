@@ -4,14 +4,10 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::{cpu, within_bounds};
 use crate::harness::{Client, wait_for, wait_up_to};
 use crate::waiting::waiters;
 use crate::waiting_load::{count, granted, server_for, wait_on};
-
-fn cpu(client: &mut Client) -> Duration {
-    let mut field = |name| client.info("cpu", name).parse::<f64>().expect("a number");
-    Duration::from_secs_f64(field("used_cpu_user_main_thread") + field("used_cpu_sys_main_thread"))
-}
 
 /// The 99th percentile of round trips.
 fn p99(client: &mut Client) -> Duration {
@@ -27,9 +23,10 @@ fn p99(client: &mut Client) -> Duration {
     times[CALLS * 99 / 100]
 }
 
-/// Lets `count` wait for as many permits under `keys` keys, gives some back, and reports what it cost.
-fn measure(title: &str, count: usize, keys: usize) {
-    let Some(server) = server_for(count) else { return };
+/// Lets `count` wait for as many permits under `keys` keys, gives some back, and reports what it cost. An error if that was
+/// too much.
+fn measure(title: &str, count: usize, keys: usize) -> Result<(), String> {
+    let Some(server) = server_for(count) else { return Ok(()) };
     let mut client = server.client();
     let limit = count / keys;
     let rule = format!("WINDOW 10d LIMIT {limit} ALGO fixed");
@@ -68,15 +65,14 @@ fn measure(title: &str, count: usize, keys: usize) {
     if keys == count {
         assert!(streams[..wakes].iter_mut().all(|stream| granted(stream) == 1));
     }
-    eprintln!(
+    let found = format!(
         "{title}: {count} waiters, {} bytes each with their connections, {arrival:?} CPU to arrive, {:.1} % while \
          they wait, {wake:?} CPU a wake, p99 of SET {busy:?}, idle {idle:?}",
         taken / count as i64,
         100.0 * idling
     );
-    assert!(idling < 0.05, "the server was busy for {idling:.3} of the time");
-    assert!(wake < Duration::from_micros(50), "a wake costs {wake:?}");
-    assert!(busy < 2 * idle + Duration::from_millis(2), "p99 {busy:?}, idle {idle:?}");
+    eprintln!("{found}");
+    let quick = wake < Duration::from_micros(50) && busy < 2 * idle + Duration::from_millis(2);
     drop(streams);
     wait_up_to(Duration::from_secs(60), "the queue to be empty", || {
         (waiters(&mut client) == 0).then_some(())
@@ -89,14 +85,15 @@ fn measure(title: &str, count: usize, keys: usize) {
     // Redis 7.0 lets go of what it keeps for blocked clients little by little.
     wait_up_to(Duration::from_secs(60), "the memory to return", returned);
     eprintln!("{title}: {left} of {taken} bytes are still in use");
+    if quick && idling < 0.05 { Ok(()) } else { Err(found) }
 }
 
 #[test]
 fn many_wait_on_as_many_keys() {
-    measure("On many keys", count(), count());
+    within_bounds(|| measure("On many keys", count(), count()));
 }
 
 #[test]
 fn many_wait_on_one_key() {
-    measure("On one key", count(), 1);
+    within_bounds(|| measure("On one key", count(), 1));
 }
