@@ -8,18 +8,14 @@ use std::env;
 use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::within_bounds;
+use super::{LONGEST_PING, Pings, ServerClock, within_bounds};
 use crate::harness::{Client, Server, wait_up_to};
 use crate::waiting::waiters;
 use crate::waiting_turns::line;
 
-/// Others of the server wait for no longer than that.
-const LONGEST_PING: Duration = Duration::from_millis(5);
 const MOST_CPU: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -136,21 +132,7 @@ impl Mass {
         happen: impl FnOnce(&mut Mass),
     ) -> Result<(), String> {
         let clock = ServerClock::of(&self.server);
-        let stop = Arc::new(AtomicBool::new(false));
-        let pings = thread::spawn({
-            let (stop, clock, mut client) = (stop.clone(), clock.clone(), self.server.client());
-            move || {
-                let mut longest = Duration::ZERO;
-                while !stop.load(Ordering::Relaxed) {
-                    let (begun, worked) = (Instant::now(), clock.read());
-                    client.run("PING");
-                    // Neither time that others of the machine took nor slices between which this process slept.
-                    longest = longest.max(begun.elapsed().min(clock.read() - worked));
-                    thread::sleep(Duration::from_micros(300));
-                }
-                longest
-            }
-        });
+        let pings = Pings::start(&self.server);
         let (begun, worked) = (Instant::now(), clock.read());
         happen(self);
         wait_up_to(PATIENCE, what, || (self.waiting() <= left).then_some(()));
@@ -158,8 +140,7 @@ impl Mass {
         // What goes on behind, such as forgetting those who left.
         thread::sleep(Duration::from_millis(200));
         let cpu = clock.read() - worked;
-        stop.store(true, Ordering::Relaxed);
-        let longest = pings.join().expect("no panic");
+        let longest = pings.longest();
         let Shape { waiters, keys, own } = self.shape;
         let own = if own { "own" } else { "shared" };
         let found =
@@ -167,24 +148,6 @@ impl Mass {
         eprintln!("{found}");
         assert_eq!(self.waiting(), left, "{what}");
         if cpu < MOST_CPU && longest < LONGEST_PING { Ok(()) } else { Err(found) }
-    }
-}
-
-/// How long the server's main thread has been at work.
-#[derive(Clone)]
-struct ServerClock(String);
-
-impl ServerClock {
-    fn of(server: &Server) -> ServerClock {
-        let pid = server.client().info("server", "process_id");
-        ServerClock(format!("/proc/{pid}/task/{pid}/schedstat"))
-    }
-
-    fn read(&self) -> Duration {
-        let text = fs::read_to_string(&self.0).expect("the server's statistics");
-        Duration::from_nanos(
-            text.split(' ').next().and_then(|ns| ns.parse().ok()).expect("a number"),
-        )
     }
 }
 
