@@ -1,6 +1,5 @@
 //! The threads that make the load, and what they write down.
 
-use crate::harness::{Client, Random, Reply, Words, wait_for, words};
 use redis::Value;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::*;
+use crate::harness::{Client, Random, Reply, Words, wait_for, words};
 
 fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after the epoch");

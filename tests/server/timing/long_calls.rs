@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::{LONGEST_PING, Pings, within_bounds};
 use crate::calls::{info, sleep_until};
-use crate::harness::{Client, Server, Words, args, wait_for, words};
-use crate::metadata::array;
-use crate::policy;
+use crate::harness::{Client, Server, Words, args, array, wait_for, words};
+use crate::policies;
 
 /// What no call may exceed.
 const LONGEST: Duration = Duration::from_millis(5);
@@ -216,16 +215,16 @@ fn ten_thousand_policies_cost_a_call_nothing() {
         (0..10)
             .map(|_| {
                 client.run("CONFIG RESETSTAT");
-                let calls = (0..2000).map(|i| policy::call("k", &policy::numbered(number(i))));
+                let calls = (0..2000).map(|i| policies::call("k", &policies::numbered(number(i))));
                 run_all(client, calls.map(Words::from));
                 client.info("commandstats", "cmdstat_rl.acquirex")
             })
             .map(|stats| stat(&stats, "usec_per_call"))
             .fold(f64::MAX, f64::min)
     };
-    policy::set(&mut client, &policy::numbered(0), 2, "");
+    policies::set(&mut client, &policies::numbered(0), 2, "");
     let before = cost(&mut client, |_| 0);
-    policy::set_ten_thousand(&mut client);
+    policies::set_ten_thousand(&mut client);
     let same = cost(&mut client, |_| 0);
     let spread = cost(&mut client, |i| i * 5);
     eprintln!("a call: {before} µs with one policy, then {same} µs, {spread} µs over all names");

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::{cpu, within_bounds};
 use crate::harness::{ALGORITHMS, Reply, Server, wait_for, words};
-use crate::waiting::{only, queue_a_hundred, serve_a_hundred, take, wait_by, waiters};
-use crate::waiting_ends::{TIMEOUTS_MS, wait_in_vain};
+use crate::waiting::ends::{TIMEOUTS_MS, wait_in_vain};
+use crate::waiting::served::{queue_a_hundred, serve_a_hundred, wait_by};
+use crate::waiting::{only, take, waiters};
 
 /// How late a wake-up or a denial may be.
 const LATE: Duration = Duration::from_millis(5);

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::{cpu, within_bounds};
 use crate::harness::{Client, wait_for, wait_up_to};
+use crate::waiting::load::{count, granted, server_for, wait_on};
 use crate::waiting::waiters;
-use crate::waiting_load::{count, granted, server_for, wait_on};
 
 /// The 99th percentile of round trips.
 fn p99(client: &mut Client) -> Duration {

@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::{LONGEST_PING, Pings, ServerClock, within_bounds};
 use crate::harness::{Client, Server, wait_up_to};
-use crate::waiting::waiters;
-use crate::waiting_turns::line;
+use crate::waiting::{line, waiters};
 
 const MOST_CPU: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(60);
