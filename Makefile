@@ -66,4 +66,4 @@ lint: setup ## Check format and lints; warnings are errors
 	cargo clippy --workspace --all-targets -- -D warnings
 
 doc: setup ## Check the documentation of the code
-	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' cargo doc --no-deps --document-private-items -p rl-core -p redis-rl -p rl-sim
+	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' cargo doc --no-deps --document-private-items -p rl-core -p redis-rl -p rl-sim -p rl-testkit

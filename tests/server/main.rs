@@ -15,10 +15,7 @@
 //!
 //! | variable | what it changes | default |
 //! |---|---|---|
-//! | `RL_TEST_SERVER` | the server's binary, of Redis or Valkey | `redis-server` |
-//! | `RL_TEST_CLI` | the command line client | `redis-cli` |
-//! | `RL_TEST_MODULE` | the module | what this build made |
-//! | `RL_TEST_WRAPPER` | words before the server's command, see `scripts/memcheck` | none |
+//! | `RL_TEST_SERVER`, `RL_TEST_MODULE` and others | what is started, see `testkit/src/lib.rs` | |
 //! | `RL_WAITERS` | how many clients wait at once in `waiting::load` | 2000 |
 //! | `RL_WAIT_ROUNDS`, `RL_WAIT_SEED` | how many rounds `waiting::rounds` plays, and which | 400, 1 |
 //! | `RL_TEST_MASS` | `full`: as many wait in `timing::waiting_mass` as is promised | a fifth |
@@ -33,7 +30,6 @@ mod cluster;
 mod commands;
 mod documents;
 mod grammar;
-mod harness;
 mod limits;
 mod load;
 mod observability;

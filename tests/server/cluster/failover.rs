@@ -6,7 +6,8 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::harness::{Server, wait_for, wait_for_replica, wait_up_to};
+use testkit::{Server, wait_for, wait_for_replica, wait_up_to};
+
 use crate::load::{
     Acknowledged, ClusterRoute, OUTAGE, Plan, Verdict, drain, is_following, judge, tags_in,
     under_load, wait_for_confirmations,

@@ -1,9 +1,9 @@
 //! Redis Cluster: keys of one hash tag share a call, and a limiter moves with its slot.
 
 use redis::Value;
+use testkit::{Client, Reply, Server, acquire, words};
 
 use crate::cluster::{CROSSSLOT, cluster, owner, slot_of};
-use crate::harness::{Client, Reply, Server, acquire, words};
 
 const RULE: &str = "WINDOW 10d LIMIT 3 ALGO sliding";
 #[test]

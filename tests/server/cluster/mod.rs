@@ -1,11 +1,11 @@
 //! Redis Cluster: three primaries that share the slots, for tests of what moves, what is found where, and who takes over.
 
+use testkit::{Client, Server, wait_for};
+
 mod failover;
 mod hash_tags;
 mod reshard;
 mod routing;
-
-use crate::harness::{Client, Server, wait_for};
 
 pub const CROSSSLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 

@@ -11,9 +11,9 @@ use std::thread;
 use std::time::Duration;
 
 use redis::Value;
+use testkit::{Client, Server, bytes_of, wait_for};
 
 use crate::cluster::{cluster, slot_of};
-use crate::harness::{Client, Server, bytes_of, wait_for};
 use crate::load::{
     Acknowledged, ClusterRoute, Plan, Verdict, drain, info, judge, tags_in, under_load,
 };

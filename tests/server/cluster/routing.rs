@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use redis::{PushKind, Value};
+use testkit::{Client, Server, acquire, array, bytes_of, sorted, text, words};
 
 use crate::cluster::{CROSSSLOT, cluster, owner, slot_of};
-use crate::harness::{Client, Server, acquire, array, bytes_of, sorted, text, words};
 
 const RULE: &str = "WINDOW 10d LIMIT 3 ALGO sliding";
 const TRYAGAIN: &str = "TRYAGAIN Multiple keys request during rehashing of slot";

@@ -5,10 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redis::Value;
+use testkit::{Reply, Server, acquire, args, line_of, words};
 
-use crate::harness::{
-    ALGORITHMS, Reply, Server, acquire, args, capacity, line_of, long_rule, words,
-};
+use crate::calls::{ALGORITHMS, capacity, long_rule};
 
 const RULE: &str = "WINDOW 10d LIMIT 3 ALGO sliding";
 

@@ -2,11 +2,12 @@
 //! change.
 
 use redis::Value;
+use testkit::{Reply, Server, field, text, words};
 
 use crate::calls::{
-    ALL, COUNTING, acquirex, info, outcome, peek, rule, sleep_until, timed, with_keys,
+    ALGORITHMS, ALL, COUNTING, acquirex, capacity, info, outcome, peek, rule, sleep_until, timed,
+    with_keys,
 };
-use crate::harness::{ALGORITHMS, Reply, Server, capacity, field, text, words};
 
 #[test]
 fn each_key_has_its_own_rule_in_the_order_of_the_keys() {

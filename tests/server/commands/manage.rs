@@ -4,13 +4,11 @@ use std::thread;
 use std::time::Duration;
 
 use redis::Value;
+use testkit::{Client, Random, Reply, Server, Words, field, int, text, wait_for_replica, words};
 
 use crate::calls::{
-    COUNTING, acquirex, assert_same_digest, at_once, info, peek, rule, sleep_until, survives, timed,
-};
-use crate::harness::{
-    ALGORITHMS, Client, Random, Reply, Server, Words, capacity, field, int, text, wait_for_replica,
-    words,
+    ALGORITHMS, COUNTING, acquirex, assert_same_digest, at_once, capacity, info, peek, rule,
+    sleep_until, survives, timed,
 };
 
 const WRONGTYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";

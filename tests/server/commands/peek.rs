@@ -4,9 +4,9 @@ use std::thread;
 use std::time::Duration;
 
 use redis::Value;
+use testkit::{Client, Random, Reply, Server, Words, array, int, wait_for_replica, words};
 
 use crate::calls::{acquirex, peek, rule};
-use crate::harness::{Client, Random, Reply, Server, Words, array, int, wait_for_replica, words};
 
 /// Runs the same call as both commands. The clock is read before and behind: in one millisecond between, both saw the
 /// same time.

@@ -9,8 +9,9 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
+use testkit::{Client, Server, array, int, wait_for, wait_for_replica};
+
 use crate::calls::peek;
-use crate::harness::{Client, Server, array, int, wait_for, wait_for_replica};
 
 fn start() -> Server {
     Server::builder().module_args("cl-throttle yes").start()

@@ -9,11 +9,11 @@ use std::thread;
 use std::time::Duration;
 
 use redis::Value;
-
-use crate::calls::{info, rule, sleep_until, timed};
-use crate::harness::{
+use testkit::{
     Client, Random, Server, Words, acquire, array, bytes_of, int, wait_for_replica, words,
 };
+
+use crate::calls::{info, rule, sleep_until, timed};
 
 /// A call that is always denied.
 const CLOSED: &str = "WINDOW 1d LIMIT 0 ALGO fixed";
@@ -68,7 +68,7 @@ fn deny_zipf(client: &mut Client, length: usize, stride: usize, truth: &mut Hash
         let chunk = left.min(1000);
         let calls: Vec<Words> = (0..chunk)
             .map(|_| {
-                let at = (random.next() >> 11) as f64 / (1u64 << 53) as f64 * sum;
+                let at = (random.number() >> 11) as f64 / (1u64 << 53) as f64 * sum;
                 let rank = sums.partition_point(|sum| *sum < at);
                 let key = format!("user:{}", (rank * stride) % length);
                 *truth.entry(key.clone().into_bytes()).or_default() += 1;

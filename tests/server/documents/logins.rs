@@ -2,8 +2,9 @@
 
 use std::thread;
 
+use testkit::{Client, Reply, Server};
+
 use crate::documents::{read, transcripts};
-use crate::harness::{Client, Reply, Server};
 
 const LIMIT: usize = 5;
 

@@ -8,11 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use redis::Value;
+use testkit::{Client, Server, Words, args, array, int, text, words};
 
 use crate::calls::{acquirex, peek, sleep_until, timed};
 use crate::commands::throttle::redis_cell;
 use crate::documents::read;
-use crate::harness::{Client, Server, Words, args, array, int, text, words};
 
 const DOCUMENT: &str = "docs/migrating.md";
 

@@ -2,9 +2,11 @@
 //! 4.3.5 and 5.0.1, Redisson 4.7.0 and Guava 33.4.8, and compared with them by hand. The calls that the document shows
 //! let as many through as they do.
 
+use testkit::{Reply, Server, Words, words};
+
 use super::migrating::{AT_ANY_TIME, BURST, block, calls, play, section, spans};
+
 use crate::calls::{acquirex, timed};
-use crate::harness::{Reply, Server, Words, words};
 
 /// How many of a burst at each of these times a model lets through.
 fn modelled(times: &[i64], mut passes: impl FnMut(i64) -> bool) -> Vec<[usize; 1]> {

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
+use testkit::{Server, words};
+
 use crate::documents::{Step, read, transcripts};
-use crate::harness::{Server, words};
 
 /// Whether a line of a reply is what the document shows. An integer above 1000 may be a time of which some has passed: it
 /// matches from 1000 less up to itself, rounded up to a whole second, as the document shows what passed for its writer.

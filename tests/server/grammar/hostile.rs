@@ -1,8 +1,7 @@
 //! Nonsense at great length: every call ends in an error or a valid reply, and errors write nothing.
 
 use redis::Value;
-
-use crate::harness::{Random, Reply, Server, Words, args};
+use testkit::{Random, Reply, Server, Words, args};
 
 const CALLS: usize = 20_000;
 const SEED: u64 = 0x0bad_cafe;

@@ -1,8 +1,9 @@
 //! What stands before the rules: keys, how many there are, and what is refused as one. None of it changes anything.
 
+use testkit::{Reply, Server, words};
+
 use crate::calls::acquirex;
 use crate::grammar::{FORMS, RULE, WORDS, with_refusals};
-use crate::harness::{Reply, Server, words};
 
 const NOT_QUOTED: &str =
     "ERR the rules are one argument, in quotes: 'WINDOW 1s LIMIT 5 ALGO bucket'";

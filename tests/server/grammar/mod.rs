@@ -1,13 +1,13 @@
 //! What is refused, and in which words: options and their values, keys, rules as one argument, nonsense. None of it changes
 //! anything.
 
+use testkit::{Client, Server};
+
 mod hostile;
 mod keys;
 mod options;
 mod remembered;
 mod rules_argument;
-
-use crate::harness::{Client, Server};
 
 /// A rule to which a test adds what is wrong.
 pub const RULE: &str = "WINDOW 1s LIMIT 1 ALGO bucket";

@@ -1,8 +1,9 @@
 //! What the commands refuse: each mistake that can be made with each option, and the line that answers it. None of
 //! it changes anything.
 
+use testkit::{Server, args};
+
 use crate::grammar::{FORMS, RULE, WORDS, with_refusals};
-use crate::harness::{Server, args};
 
 const PLACE: &str = "to a rule, before UPTO, ID, XX, RESERVE, TIMEOUT, FORCE and WITHKEYS";
 const NOT_IN_PEEK: [&str; 4] = ["XX", "RESERVE", "FORCE", "TIMEOUT"];

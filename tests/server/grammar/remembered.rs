@@ -1,7 +1,8 @@
 //! Strings of rules that were parsed before are not parsed again, and what is remembered of them is what they say.
 
+use testkit::{Client, Reply, Server, words};
+
 use crate::calls::{acquirex, info, peek};
-use crate::harness::{Client, Reply, Server, words};
 use crate::policies::{call, set};
 use crate::waiting::{Waiter, no_waiters};
 

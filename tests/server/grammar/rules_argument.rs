@@ -1,10 +1,10 @@
 //! Rules and options in one argument: what separates its words, and any bytes at any length.
 
 use redis::Value;
+use testkit::{Random, Reply, Server, Words, line_of, words};
 
 use crate::calls::{acquirex, info, peek};
 use crate::grammar::FORMS;
-use crate::harness::{Random, Reply, Server, Words, line_of, words};
 
 const RULE: &str = "WINDOW 10d LIMIT 5 ALGO sliding COST 2";
 
@@ -250,7 +250,7 @@ fn nonsense(random: &mut Random) -> Vec<u8> {
     }
     if !rules.is_empty() && random.one_in(8) {
         let at = random.below(rules.len());
-        rules[at] = random.next() as u8;
+        rules[at] = random.number() as u8;
     }
     rules
 }

@@ -12,9 +12,9 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tempfile::TempDir;
+use testkit::{Client, Reply, Server, wait_for, wait_for_replica};
 
-use crate::calls::{acquirex, info, peek};
-use crate::harness::{Client, Reply, Server, capacity, wait_for, wait_for_replica};
+use crate::calls::{acquirex, capacity, info, peek};
 
 const HOUR_S: i64 = 3600;
 const WINDOW_MS: i64 = 400;

@@ -4,8 +4,9 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use testkit::{Client, Random, Reply, Server, Words, wait_for_replica, words};
+
 use crate::calls::{acquirex, assert_same_digest, at_once, info, peek, sleep_until, survives};
-use crate::harness::{Client, Random, Reply, Server, Words, wait_for_replica, words};
 
 /// A rule for a lease that does not end while a test runs.
 fn lease(limit: u64, options: &str, id: &str) -> String {

@@ -4,8 +4,9 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
+use testkit::{Reply, Server, field, int, words};
+
 use crate::calls::{COUNTING, acquirex, at_once, info, outcome, peek, rule, timed};
-use crate::harness::{Reply, Server, field, int, words};
 
 /// The n-th caller is told to wait until exactly the moment of the n-th permit, however many ask at once.
 #[test]

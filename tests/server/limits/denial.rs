@@ -1,8 +1,9 @@
 //! A denial changes nothing: not the data, not what is persisted or replicated, not what others watch.
 
 use redis::{PushKind, Value};
+use testkit::{Client, Server, acquire, bytes_of, wait_for_replica};
 
-use crate::harness::{ALGORITHMS, Client, Server, acquire, bytes_of, long_rule, wait_for_replica};
+use crate::calls::{ALGORITHMS, long_rule};
 
 const RULE: &str = "WINDOW 10d LIMIT 1 ALGO sliding";
 

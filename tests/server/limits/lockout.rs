@@ -1,7 +1,11 @@
 //! `BLOCK`: a key that lacked room goes on denying for a time.
 
-use crate::calls::{COUNTING, acquirex, at_once, info, peek, rule, sleep_until, survives, timed};
-use crate::harness::{ALGORITHMS, Client, Reply, Server, capacity, field, int};
+use testkit::{Client, Reply, Server, field, int};
+
+use crate::calls::{
+    ALGORITHMS, COUNTING, acquirex, at_once, capacity, info, peek, rule, sleep_until, survives,
+    timed,
+};
 
 /// The recipe: ask, count only failures, lock for a time after the fifth.
 #[test]

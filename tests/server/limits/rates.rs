@@ -1,7 +1,8 @@
 //! Rates above a permit a millisecond: a bucket holds at least what a millisecond brings, whatever its burst.
 
+use testkit::{Client, Reply, Server, field, int};
+
 use crate::calls::{acquirex, at_once, info, peek, survives};
-use crate::harness::{Client, Reply, Server, field, int};
 
 /// What replies and RL.INFO show of a rule's capacity, and how many permits an idle limiter gives in one millisecond.
 fn shown(client: &mut Client, rule: &str) -> [i64; 3] {
@@ -69,7 +70,7 @@ fn so_it_is_for_cl_throttle() {
     let mut client = server.client();
     for (call, limit) in [("a 0 20000 1", 20), ("b 99 20000 1", 100), ("c 0 1000 1", 1)] {
         let reply = client.run(format!("CL.THROTTLE {call}"));
-        let reply: Vec<i64> = crate::harness::array(&reply).iter().map(int).collect();
+        let reply: Vec<i64> = testkit::array(&reply).iter().map(int).collect();
         assert_eq!(reply[..4], [0, limit, limit - 1, -1], "{call}");
     }
 }

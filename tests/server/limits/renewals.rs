@@ -5,9 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use redis::Value;
+use testkit::{Client, Reply, Server, wait_for_replica, words};
 
 use crate::calls::{acquirex, assert_same_digest, info, peek, survives, with_keys};
-use crate::harness::{Client, Reply, Server, wait_for_replica, words};
 use crate::waiting::{Waiter, no_waiters, waiters};
 
 /// A rule for leases that do not end while a test runs.
@@ -236,7 +236,7 @@ fn xx_renews_or_takes_nothing() {
     client.run("MULTI");
     client.run(words("RL.ACQUIREX k").arg(beat("")));
     let replies = client.run("EXEC");
-    assert!(lapsed(Reply::of(&crate::harness::array(&replies)[0])), "{replies:?}");
+    assert!(lapsed(Reply::of(&testkit::array(&replies)[0])), "{replies:?}");
     assert_eq!(client.int("EXISTS missing"), 0);
     let after = (counted(&mut client), client.stored("k"), client.text("DEBUG DIGEST"));
     assert_eq!(after, before);
@@ -345,5 +345,5 @@ fn a_renewal_does_not_queue_behind_those_who_wait() {
 
 /// Waits until fewer than so many wait.
 fn no_longer(client: &mut Client, count: i64) {
-    crate::harness::wait_for("a waiter to be served", || (waiters(client) < count).then_some(()));
+    testkit::wait_for("a waiter to be served", || (waiters(client) < count).then_some(()));
 }

@@ -3,8 +3,9 @@
 use std::thread;
 use std::time::Duration;
 
+use testkit::{Reply, Server, bytes_of, field, int};
+
 use crate::calls::{COUNTING, acquirex, at_once, info, peek, rule, sleep_until};
-use crate::harness::{Reply, Server, bytes_of, field, int};
 
 #[test]
 fn a_limit_that_is_raised_helps_at_once_and_one_that_is_lowered_forgives_nothing() {

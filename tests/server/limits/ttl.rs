@@ -1,7 +1,8 @@
 //! How long keys live: their TTL follows the limiter up and down.
 
+use testkit::{Client, Server, wait_for_replica};
+
 use crate::calls::{acquirex, assert_same_digest};
-use crate::harness::{Client, Server, wait_for_replica};
 
 /// Each after which the key may go almost at once: what was done before, and what does it.
 const SHORTENED: [(&str, &str, &str); 9] = [

@@ -1,8 +1,7 @@
 //! Random calls of everything: our commands and those of Redis on the same few keys, alone, in transactions and in scripts.
 
 use redis::Value;
-
-use crate::harness::{Client, Random, Server, Words, wait_for, wait_for_replica, words};
+use testkit::{Client, Random, Server, Words, wait_for, wait_for_replica, words};
 
 /// Our algorithms, concurrency included.
 const ALGORITHMS: [&str; 6] = ["sliding", "bucket", "leaky", "fixed", "counter", "concurrency"];
@@ -187,7 +186,7 @@ impl Anything {
                 let mut call = words("EVAL").arg(SCRIPT).arg("0");
                 for _ in 0..count {
                     let single = self.single();
-                    call = call.arg(single.len().to_string()).append(single);
+                    call = call.arg(single.count().to_string()).append(single);
                 }
                 (vec![call], count)
             }

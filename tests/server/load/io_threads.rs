@@ -17,11 +17,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redis::Value;
+use testkit::{Builder, Client, Random, Server, Words, wait_for, words};
 
-use crate::calls::{self, assert_same_digest};
-use crate::harness::{
-    ALGORITHMS, Builder, Client, Random, Server, Words, capacity, wait_for, words,
-};
+use crate::calls::{self, ALGORITHMS, assert_same_digest, capacity};
 use crate::load::is_following;
 
 const CONNECTIONS: usize = 100;

@@ -27,10 +27,9 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use redis::Value;
+use testkit::{Client, Random, Server, Words, acquire, bytes_of, wait_for, words};
 
-use crate::harness::{
-    ALGORITHMS, Client, Random, Server, Words, acquire, bytes_of, capacity, wait_for, words,
-};
+use crate::calls::{ALGORITHMS, capacity};
 
 pub mod anything;
 mod io_threads;

@@ -5,7 +5,8 @@
 use std::env;
 use std::time::Instant;
 
-use crate::harness::{Client, Server, wait_for, wait_for_replica};
+use testkit::{Client, Server, wait_for, wait_for_replica};
+
 use crate::load::anything::{Anything, assert_alike};
 
 /// Between equal states: what fragments and what the server itself keeps, such as the buffers of its clients.

@@ -1,11 +1,12 @@
 //! What the logs of the clients show, judged against the promises of the rules.
 
-use redis::Value;
 use std::collections::HashMap;
+
+use redis::Value;
+use testkit::words;
 
 use super::worker::{Grant, Ledger};
 use super::*;
-use crate::harness::words;
 
 /// What the logs of all threads say together.
 pub struct Verdict {

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
+use testkit::{Client, Random, Reply, Words, wait_for, words};
 
 use super::*;
-use crate::harness::{Client, Random, Reply, Words, wait_for, words};
 
 fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after the epoch");

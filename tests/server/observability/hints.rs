@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::harness::{Server, array, field, int, program, text, wait_for};
+use testkit::{Server, array, field, int, program, text, wait_for};
 
 /// The command line client at a terminal, which `script` makes.
 struct Terminal {

@@ -1,12 +1,10 @@
 //! What the server tells about the commands, and what follows from it: routing and access control.
 
 use redis::Value;
+use testkit::{Client, Reply, Server, acquire, array, field, int, line_of, sorted, text, words};
 
 use crate::calls::ALL;
 use crate::grammar::WORDS;
-use crate::harness::{
-    Client, Reply, Server, acquire, array, field, int, line_of, sorted, text, words,
-};
 
 const RULE: &str = "WINDOW 10d LIMIT 3 ALGO sliding";
 const NOT_FOR_CLIENTS: &str =

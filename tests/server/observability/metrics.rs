@@ -8,12 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use redis::Value;
-
-use crate::calls::{rule, with_keys};
-use crate::harness::{
-    ALGORITHMS, Client, Random, Reply, Server, array, wait_for, wait_for_children,
-    wait_for_replica, words,
+use testkit::{
+    Client, Random, Reply, Server, array, wait_for, wait_for_children, wait_for_replica, words,
 };
+
+use crate::calls::{ALGORITHMS, rule, with_keys};
 
 /// `granted`, `denied` and `shadow_denied`.
 type Outcomes = [u64; 3];
@@ -32,7 +31,7 @@ impl Tally {
         let mut tally = Tally::default();
         let text = match client.run("INFO rl") {
             Value::VerbatimString { text, .. } => text,
-            value => crate::harness::text(&value),
+            value => testkit::text(&value),
         };
         for line in text.lines() {
             let Some((name, value)) = line.split_once(':') else { continue };

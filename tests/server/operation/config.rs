@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use testkit::{Server, acquire, module_path};
+
 use crate::cluster::CROSSSLOT;
-use crate::harness::{Server, acquire, module_path};
 
 const RULE: &str = "WINDOW 10d LIMIT 9 ALGO sliding";
 

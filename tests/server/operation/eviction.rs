@@ -5,8 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use redis::Value;
+use testkit::{Client, Reply, Server, Words, acquire, words};
 
-use crate::harness::{ALGORITHMS, Client, Reply, Server, Words, acquire, long_rule, words};
+use crate::calls::{ALGORITHMS, long_rule};
 
 const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 /// What a server may hold above what it does at first.

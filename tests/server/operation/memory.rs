@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::harness::{Client, Reply, Server, acquire, wait_for_replica};
+use testkit::{Client, Reply, Server, acquire, wait_for_replica};
 
 const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 const BUCKET: &str = "WINDOW 10d LIMIT 20 ALGO bucket";

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use crate::harness::{Client, Server, args, wait_for, wait_for_children, wait_for_replica};
+use testkit::{Client, Server, args, wait_for, wait_for_children, wait_for_replica};
+
 use crate::policies::set;
 
 /// Redis 7.0 saves a header for the module whether or not anything follows.

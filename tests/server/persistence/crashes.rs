@@ -9,11 +9,9 @@ use std::thread;
 use std::time::Duration;
 
 use redis::Value;
+use testkit::{Client, Random, Reply, Server, Words, acquire, bytes_of, words};
 
-use crate::calls::info;
-use crate::harness::{
-    ALGORITHMS, Client, Random, Reply, Server, Words, acquire, bytes_of, capacity, long_rule, words,
-};
+use crate::calls::{ALGORITHMS, capacity, info, long_rule};
 
 const LIMIT: u64 = 3000;
 
@@ -91,9 +89,9 @@ fn killed_under_load(fsync: &str, seed: u64, check: impl Fn(&mut Client, &Log)) 
     let mut log = Log::default();
     for round in 0..5 {
         let clients: Vec<Client> = (0..4).map(|_| server.client()).collect();
-        let delay = Duration::from_micros(20_000 + random.next() % 120_000);
+        let delay = Duration::from_micros(20_000 + random.number() % 120_000);
         thread::scope(|scope| {
-            let seeds = clients.into_iter().map(|client| (client, random.next()));
+            let seeds = clients.into_iter().map(|client| (client, random.number()));
             let threads: Vec<_> =
                 seeds.map(|(client, seed)| scope.spawn(move || load(client, seed))).collect();
             if round % 2 == 1 {

@@ -5,11 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redis::Value;
+use testkit::{Client, Random, Reply, Server, Stored, acquire, wait_for, wait_for_children, words};
 
-use crate::harness::{
-    ALGORITHMS, Client, Random, Reply, Server, Stored, acquire, capacity, long_rule, wait_for,
-    wait_for_children, words,
-};
+use crate::calls::{ALGORITHMS, capacity, long_rule};
 
 const LIMIT: u64 = 5;
 
@@ -130,7 +128,8 @@ fn damaged_dumps_are_refused_or_harmless() {
             let mut damaged = dump.clone();
             for _ in 0..=random.below(3) {
                 let at = blob.start + random.below(blob.len());
-                damaged[at] = if random.one_in(2) { random.next() as u8 } else { damaged[at] ^ 1 };
+                damaged[at] =
+                    if random.one_in(2) { random.number() as u8 } else { damaged[at] ^ 1 };
             }
             match client.call(words("RESTORE damaged 0").arg(&damaged)) {
                 Err(line) => {

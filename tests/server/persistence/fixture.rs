@@ -8,8 +8,9 @@ use std::fs;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use testkit::{Client, Server, field, int, text, wait_for_children};
+
 use crate::calls::{acquirex, info, peek};
-use crate::harness::{Client, Server, field, int, text, wait_for_children};
 
 /// The longest window that there is, so that the files are good for as long as possible.
 const WINDOW: &str = "WINDOW 3650d";

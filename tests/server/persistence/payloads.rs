@@ -2,10 +2,9 @@
 //! again: an error, or a limiter on which everything works.
 
 use redis::Value;
+use testkit::{Client, Reply, Server, Words, bytes_of, field, int, text, words};
 
-use crate::harness::{
-    ALGORITHMS, Client, Reply, Server, Words, bytes_of, field, int, long_rule, text, words,
-};
+use crate::calls::{ALGORITHMS, long_rule};
 
 /// A version of two bytes and a checksum of eight.
 const FOOTER: usize = 10;

@@ -1,7 +1,8 @@
 //! `RL.POLICY`: what it refuses, and in which words.
 
+use testkit::{Server, Words, words};
+
 use super::kept::{assert_same, snapshot};
-use crate::harness::{Server, Words, words};
 use crate::policies::{create, digest, names};
 
 const RULE: &str = "WINDOW 1h LIMIT 5 ALGO fixed";

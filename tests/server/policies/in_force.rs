@@ -5,12 +5,10 @@ use redis::Value;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
+use testkit::{Client, Reply, Server, array, field, int, text, wait_for, wait_for_replica, words};
 
 use crate::calls::{COUNTING, acquirex, at_once, with_keys};
 use crate::cluster::cluster;
-use crate::harness::{
-    Client, Reply, Server, array, field, int, text, wait_for, wait_for_replica, words,
-};
 use crate::policies::{
     call, create, digest, limit, names, numbered, set, set_for, set_ten_thousand,
 };
@@ -383,7 +381,7 @@ fn only_an_administrator_runs_it() {
         ("rl.top", vec!["admin", "module", "readonly"]),
     ] {
         let info = admin.run(format!("COMMAND INFO {command}"));
-        let found = crate::harness::sorted(&array(&array(&info)[0])[2]);
+        let found = testkit::sorted(&array(&array(&info)[0])[2]);
         assert_eq!(found, flags, "{command}");
     }
 }

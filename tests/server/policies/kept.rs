@@ -1,11 +1,12 @@
 //! What becomes of policies: saving, loading, replication, flushing.
 
-use redis::Value;
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
-use crate::harness::{Client, Server, array, text, wait_for_children, wait_for_replica, words};
+use redis::Value;
+use testkit::{Client, Server, array, text, wait_for_children, wait_for_replica, words};
+
 use crate::policies::{create, digest, limit, names, set};
 
 /// The whole of a listing but for the time that is left.

@@ -6,9 +6,9 @@ mod kept;
 mod shadow;
 
 use redis::Value;
+use testkit::{Client, Reply, array, field, int, text};
 
 use crate::calls::timed;
-use crate::harness::{Client, Reply, array, field, int, text};
 
 /// What an application sends.
 pub fn call(key: &str, name: &str) -> String {

@@ -1,9 +1,11 @@
 //! Limits that only watch: `SHADOW` in a policy, and `rl.enforce shadow` for all of them.
 
 use redis::Value;
+use testkit::{Client, Reply, Server, wait_for_replica};
 
-use crate::calls::{COUNTING, acquirex, assert_same_digest, info, peek, rule, with_keys};
-use crate::harness::{ALGORITHMS, Client, Reply, Server, wait_for_replica};
+use crate::calls::{
+    ALGORITHMS, COUNTING, acquirex, assert_same_digest, info, peek, rule, with_keys,
+};
 
 /// A server on which rules named `quiet` have these numbers, and are shadowed.
 fn watching(numbers: &str) -> (Server, Client) {

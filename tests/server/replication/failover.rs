@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use redis::Value;
+use testkit::{Client, Server, bytes_of, wait_for, wait_for_replica, wait_up_to, words};
 
-use crate::harness::{Client, Server, bytes_of, wait_for, wait_for_replica, wait_up_to, words};
 use crate::load::{
     Acknowledged, OUTAGE, Plan, Route, Verdict, drain, is_following, judge, under_load,
     wait_for_confirmations,

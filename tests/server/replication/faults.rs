@@ -5,11 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redis::Value;
+use testkit::{Client, Reply, Server, acquire, array, wait_for, wait_for_replica, words};
 
-use crate::harness::{
-    ALGORITHMS, Client, Reply, Server, acquire, array, capacity, long_rule, wait_for,
-    wait_for_replica, words,
-};
+use crate::calls::{ALGORITHMS, capacity, long_rule};
 use crate::load::anything::{Anything, assert_alike};
 
 struct StopOnDrop<'a>(&'a AtomicBool);

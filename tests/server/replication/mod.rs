@@ -10,10 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use redis::Value;
+use testkit::{Client, Random, Reply, Server, Words, acquire, wait_for_replica, words};
 
-use crate::harness::{
-    ALGORITHMS, Client, Random, Reply, Server, Words, acquire, wait_for_replica, words,
-};
+use crate::calls::ALGORITHMS;
 
 /// Some keys of a few, each at most once.
 fn some_keys(random: &mut Random) -> String {

@@ -4,10 +4,11 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use crate::harness::{
-    Client, PATIENCE, Server, acquire, long_rule, wait_for, wait_for_children, wait_for_replica,
-    words,
+use testkit::{
+    Client, PATIENCE, Server, acquire, wait_for, wait_for_children, wait_for_replica, words,
 };
+
+use crate::calls::long_rule;
 use crate::replication::{Traffic, assert_same, during_traffic};
 
 /// Lets the server run for a while with nobody who listens, AOF, replica or backlog.

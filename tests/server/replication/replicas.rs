@@ -3,10 +3,9 @@
 use std::fs;
 use std::io::Write as _;
 
-use crate::harness::{
-    ALGORITHMS, Client, Random, Reply, Server, acquire, args, capacity, long_rule, wait_for,
-    wait_for_replica, words,
-};
+use testkit::{Client, Random, Reply, Server, acquire, args, wait_for, wait_for_replica, words};
+
+use crate::calls::{ALGORITHMS, capacity, long_rule};
 use crate::replication::{Traffic, assert_same, during_traffic};
 
 #[test]

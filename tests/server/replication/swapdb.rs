@@ -1,6 +1,7 @@
 //! `repl-diskless-load swapdb`: a replica goes on with its data and its policies until a full sync is complete.
 
-use crate::harness::{Client, Server, acquire, wait_for, wait_for_replica, words};
+use testkit::{Client, Server, acquire, wait_for, wait_for_replica, words};
+
 use crate::policies::{digest, names, set};
 use crate::replication::assert_same;
 use crate::waiting::Waiter;

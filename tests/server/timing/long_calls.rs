@@ -8,9 +8,11 @@ use std::ops::Range;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use testkit::{Client, Server, Words, args, array, wait_for, words};
+
 use super::{LONGEST_PING, Pings, within_bounds};
+
 use crate::calls::{info, sleep_until};
-use crate::harness::{Client, Server, Words, args, array, wait_for, words};
 use crate::policies;
 
 /// What no call may exceed.

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::harness::{Client, Server};
+use testkit::{Client, Server};
 
 /// How long the module holds up other clients at most.
 const LONGEST_PING: Duration = Duration::from_millis(5);

@@ -3,8 +3,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use testkit::{Reply, Server, wait_for, words};
+
 use super::{cpu, within_bounds};
-use crate::harness::{ALGORITHMS, Reply, Server, wait_for, words};
+
+use crate::calls::ALGORITHMS;
 use crate::waiting::ends::{TIMEOUTS_MS, wait_in_vain};
 use crate::waiting::served::{queue_a_hundred, serve_a_hundred, wait_by};
 use crate::waiting::{only, take, waiters};

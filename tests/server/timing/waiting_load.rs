@@ -4,8 +4,9 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use testkit::{Client, wait_for, wait_up_to};
+
 use super::{cpu, within_bounds};
-use crate::harness::{Client, wait_for, wait_up_to};
 use crate::waiting::load::{count, granted, server_for, wait_on};
 use crate::waiting::waiters;
 

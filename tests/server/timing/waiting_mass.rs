@@ -11,8 +11,9 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use testkit::{Client, Server, wait_up_to};
+
 use super::{LONGEST_PING, Pings, ServerClock, within_bounds};
-use crate::harness::{Client, Server, wait_up_to};
 use crate::waiting::{line, waiters};
 
 const MOST_CPU: Duration = Duration::from_secs(1);

@@ -4,10 +4,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redis::Value;
+use testkit::{Client, Reply, Server, wait_for, wait_for_replica, words};
 
 use crate::calls::{acquirex, assert_same_digest, info};
 use crate::cluster::{cluster, owner, slot_of};
-use crate::harness::{Client, Reply, Server, wait_for, wait_for_replica, words};
 use crate::waiting::{Waiter, no_waiters, only, take, waiters};
 
 const GONE: &str =

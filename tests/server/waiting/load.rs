@@ -8,8 +8,9 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use testkit::{Client, Random, Server, wait_for, words};
+
 use crate::calls::info;
-use crate::harness::{Client, Random, Server, wait_for, words};
 use crate::waiting::{no_waiters, only, waiters};
 
 /// Other files of this process and of the server.

@@ -12,8 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redis::Value;
-
-use crate::harness::{Client, Reply, Server, wait_for, words};
+use testkit::{Client, Reply, Server, wait_for, words};
 
 /// The time within which something happens at once, long before anybody's deadline.
 pub const AT_ONCE: Duration = Duration::from_millis(20);

@@ -4,8 +4,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use testkit::{Client, Reply, Server, wait_for, words};
+
 use crate::calls::acquirex;
-use crate::harness::{Client, Reply, Server, wait_for, words};
 use crate::limits::clock::Pair;
 use crate::waiting::{AT_ONCE, Waiter, line, no_waiters, only, take, two_kinds, waiters};
 

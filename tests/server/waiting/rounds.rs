@@ -8,8 +8,9 @@ use std::env;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use testkit::{Client, Random, Server, wait_for, words};
+
 use crate::calls::with_keys;
-use crate::harness::{Client, Random, Server, wait_for, words};
 use crate::waiting::{AT_ONCE, GRACE, line, no_waiters, two_kinds};
 
 /// Enough that not all of them can be answered in one go.

@@ -4,9 +4,9 @@ use redis::Value;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::{Client, Reply, Server, Words, wait_for, words};
 
-use crate::calls::{acquirex, info, peek, with_keys};
-use crate::harness::{ALGORITHMS, Client, Reply, Server, Words, wait_for, words};
+use crate::calls::{ALGORITHMS, acquirex, info, peek, with_keys};
 use crate::waiting::{Waiter, no_waiters, only, take, waiters};
 
 /// Lets a hundred wait for a call every 20 ms each.

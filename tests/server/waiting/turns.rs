@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use testkit::{Client, Reply, Server, wait_for, wait_up_to, words};
+
 use crate::calls::info;
 use crate::cluster::{cluster, owner, slot_of};
-use crate::harness::{Client, Reply, Server, wait_for, wait_up_to, words};
 use crate::waiting::{AT_ONCE, Waiter, line, no_waiters, only, take, two_kinds, waiters};
 
 /// Sends calls that wait, from a client each.

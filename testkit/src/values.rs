@@ -2,8 +2,9 @@
 
 use redis::Value;
 
-use crate::harness::bytes_of;
+use crate::client::bytes_of;
 
+/// The elements of an array.
 pub fn array(value: &Value) -> &[Value] {
     match value {
         Value::Array(items) | Value::Set(items) => items,
@@ -11,11 +12,13 @@ pub fn array(value: &Value) -> &[Value] {
     }
 }
 
+/// A string.
 pub fn text(value: &Value) -> String {
     let bytes = bytes_of(value).unwrap_or_else(|| panic!("expected a text, got {value:?}"));
     String::from_utf8(bytes).expect("UTF-8")
 }
 
+/// The strings of an array, sorted.
 pub fn sorted(value: &Value) -> Vec<String> {
     let mut texts: Vec<String> = array(value).iter().map(text).collect();
     texts.sort();
@@ -29,6 +32,7 @@ pub fn field<'a>(map: &'a Value, name: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no field {name} in {map:?}"))
 }
 
+/// An integer.
 pub fn int(value: &Value) -> i64 {
     let Value::Int(integer) = value else { panic!("expected an integer, got {value:?}") };
     *integer

@@ -3,7 +3,7 @@
 use redis::{PushInfo, ServerError, Value};
 use std::sync::mpsc::{Receiver, channel};
 
-use super::*;
+use crate::waits::patience;
 
 /// The arguments of a command.
 #[derive(Clone)]
@@ -23,7 +23,7 @@ impl Words {
     }
 
     /// How many arguments there are.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.len()
     }
 
@@ -147,7 +147,7 @@ pub struct Client {
 }
 
 impl Client {
-    pub(super) fn connect(url: &str) -> redis::RedisResult<Client> {
+    pub(crate) fn connect(url: &str) -> redis::RedisResult<Client> {
         let mut connection = redis::Client::open(url)?.get_connection_with_timeout(patience())?;
         connection.set_read_timeout(Some(patience()))?;
         let (sender, pushes) = channel();

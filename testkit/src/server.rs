@@ -1,13 +1,29 @@
-//! A server of a test: how it is started, stopped and killed.
+//! A server: how it is started, stopped and killed.
 
+use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+
 use tempfile::TempDir;
 
-use super::*;
+use crate::client::Client;
+use crate::library::{module_path, program};
+use crate::waits::{patience, wait_for};
+
+/// The words put before the server's command, such as those of a memory checker.
+pub(crate) fn wrapper() -> Vec<String> {
+    let words = env::var("RL_TEST_WRAPPER").unwrap_or_default();
+    words.split_whitespace().map(str::to_owned).collect()
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    listener.local_addr().expect("its address").port()
+}
 
 /// What a server is started with.
 #[derive(Clone)]
@@ -17,6 +33,7 @@ pub struct Builder {
     cluster: bool,
     sentinel: bool,
     environment: Vec<(String, String)>,
+    command: Vec<String>,
 }
 
 impl Builder {
@@ -38,9 +55,21 @@ impl Builder {
         self
     }
 
-    /// Leaves the module to the test.
+    /// Leaves the module to the caller.
     pub fn without_module(mut self) -> Builder {
         self.module_args = None;
+        self
+    }
+
+    /// Loads this library as a module, beside the one of this project or, after [`Builder::without_module`], in its place.
+    pub fn library(self, path: &Path) -> Builder {
+        let line = format!("loadmodule \"{}\"", path.display());
+        self.conf(line)
+    }
+
+    /// Puts words before the server's command, a program that becomes the server.
+    pub fn behind<'a>(mut self, words: impl IntoIterator<Item = &'a str>) -> Builder {
+        self.command.extend(words.into_iter().map(str::to_owned));
         self
     }
 
@@ -101,6 +130,7 @@ impl Server {
             cluster: false,
             sentinel: false,
             environment: Vec::new(),
+            command: Vec::new(),
         }
     }
 
@@ -109,7 +139,7 @@ impl Server {
         Builder { module_args: None, sentinel: true, ..Server::builder() }
     }
 
-    /// Starts one as it comes.
+    /// Starts one with the module and nothing else.
     pub fn start() -> Server {
         Server::builder().start()
     }
@@ -158,7 +188,7 @@ impl Server {
     /// Starts the process and waits until it answers; else its log.
     fn spawn(&mut self) -> Result<(), String> {
         let output = fs::File::create(self.file("output.log")).expect("a file for the output");
-        let mut words = wrapper();
+        let mut words = [self.setup.command.clone(), wrapper()].concat();
         words.push(program("RL_TEST_SERVER", "redis-server"));
         let child = Command::new(&words[0])
             .args(&words[1..])
@@ -170,7 +200,7 @@ impl Server {
             .stdout(output.try_clone().expect("a second handle"))
             .stderr(output)
             .spawn()
-            .expect("the server's binary");
+            .map_err(|error| format!("cannot start {}: {error}", words[0]))?;
         let pid = child.id();
         self.child = Some(child);
         let begun = Instant::now();
@@ -253,6 +283,12 @@ impl Server {
     /// A new connection that speaks RESP3.
     pub fn client_resp3(&self) -> Client {
         Client::connect(&self.url("?protocol=resp3")).expect("a connection")
+    }
+
+    /// A new connection of the client library itself.
+    pub fn connection(&self) -> redis::Connection {
+        let client = redis::Client::open(self.url("")).expect("an address");
+        client.get_connection_with_timeout(patience()).expect("a connection")
     }
 
     /// The log, and what the server printed.
