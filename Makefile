@@ -4,6 +4,12 @@
 PORT ?=
 MODULE := target/release/libredis_rl.so
 
+# See there.
+TOOLCHAIN := $(shell scripts/toolchain)
+ifneq ($(TOOLCHAIN),)
+export RUSTUP_TOOLCHAIN := $(TOOLCHAIN)
+endif
+
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test test-timing test-matrix test-monitoring test-examples dist fuzz memcheck bench bench-core instructions pictures \
 	lint doc
