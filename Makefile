@@ -4,11 +4,14 @@
 PORT ?=
 MODULE := target/release/libredis_rl.so
 
-# See there.
+# Another toolchain than that of rust-toolchain.toml, where it must be: see scripts/toolchain.
 TOOLCHAIN := $(shell scripts/toolchain)
 ifneq ($(TOOLCHAIN),)
 export RUSTUP_TOOLCHAIN := $(TOOLCHAIN)
 endif
+
+# Tests wait for their servers most of the time.
+export RUST_TEST_THREADS ?= $(shell expr 3 \* $$(nproc))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test test-timing test-matrix test-monitoring test-examples dist fuzz memcheck bench bench-core instructions pictures \

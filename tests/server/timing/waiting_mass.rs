@@ -233,7 +233,7 @@ fn all_run_out_of_time_at_once() {
     for pause in [false, true] {
         for shape in shapes() {
             // As long as they take to arrive, on a busy machine as well.
-            let mut ahead = Duration::from_secs(if full() { 6 } else { 2 });
+            let mut ahead = Duration::from_millis(if full() { 6000 } else { 750 });
             within_bounds(|| {
                 ahead *= 2;
                 let end = Instant::now() + ahead;
