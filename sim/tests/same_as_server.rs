@@ -4,24 +4,21 @@
 //! times become a log, which the simulator replays: its decisions must be those of the server, line
 //! by line.
 
-use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::{Connection, Script};
 use tempfile::TempDir;
+use testkit::{Random, Server};
 
 /// Calls to each rule.
 const CALLS: usize = 250;
 
 /// How often a run is done anew when a call and its time were a millisecond apart.
 const ATTEMPTS: usize = 10;
-
-/// How long a server may take to start.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Rules with which a few calls in some ms make a difference, each with the name of a limiter.
 const RULES: [&str; 8] = [
@@ -47,93 +44,6 @@ const SCRIPT: &str = "
     local reply = redis.call('RL.ACQUIREX', unpack(ARGV))
     local after = redis.call('TIME')
     return {before[1], before[2], tostring(reply[1]), after[1], after[2]}";
-
-struct Server {
-    child: Child,
-    port: u16,
-    dir: TempDir,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn program(variable: &str, default: &str) -> String {
-    env::var(variable).unwrap_or_else(|_| default.into())
-}
-
-/// Builds the module beside this test, unless `RL_TEST_MODULE` names one.
-fn module() -> PathBuf {
-    if let Some(path) = env::var_os("RL_TEST_MODULE") {
-        return path.into();
-    }
-    let test = env::current_exe().expect("the path of the test");
-    let directory = test.ancestors().nth(2).expect("a directory of the profile");
-    let profile = match directory.file_name().and_then(|name| name.to_str()) {
-        Some("debug") | None => "dev",
-        Some(profile) => profile,
-    };
-    let status = Command::new(program("CARGO", "cargo"))
-        .args(["build", "--quiet", "--lib", "--package", "redis-rl", "--profile", profile])
-        .args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml")])
-        .arg("--target-dir")
-        .arg(directory.parent().expect("the target directory"))
-        .status()
-        .expect("cargo");
-    assert!(status.success(), "the module does not build");
-    directory.join("libredis_rl.so")
-}
-
-impl Server {
-    fn start() -> Server {
-        let dir = tempfile::Builder::new().prefix("rl-sim-").tempdir().expect("a directory");
-        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-        let port = listener.local_addr().expect("its address").port();
-        drop(listener);
-        let child = Command::new(program("RL_TEST_SERVER", "redis-server"))
-            .args(["--bind", "127.0.0.1", "--save", "", "--port", &port.to_string()])
-            .arg("--loadmodule")
-            .arg(module())
-            .current_dir(dir.path())
-            .stdin(Stdio::null())
-            .stdout(fs::File::create(dir.path().join("log")).expect("a file"))
-            .spawn()
-            .expect("the server's binary");
-        Server { child, port, dir }
-    }
-
-    fn connect(&mut self) -> Connection {
-        let url = format!("redis://127.0.0.1:{}/", self.port);
-        let client = redis::Client::open(url).expect("an address");
-        let begun = Instant::now();
-        loop {
-            let log = || fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
-            let exited = self.child.try_wait().expect("the state of the server");
-            assert!(exited.is_none(), "the server did not start:\n{}", log());
-            match client.get_connection() {
-                Ok(connection) => return connection,
-                Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}:\n{}", log()),
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
-    }
-}
-
-/// A small generator of random numbers (SplitMix64), the same on each run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-}
 
 /// A call that was made.
 struct Call {
@@ -169,13 +79,13 @@ fn calls(
     let mut made: Vec<Vec<Call>> = (0..lists).map(|_| Vec::new()).collect();
     for _ in 0..CALLS {
         match random.below(10) {
-            0 => thread::sleep(Duration::from_millis(random.below(60))),
-            1..5 => thread::sleep(Duration::from_micros(random.below(6000))),
+            0 => thread::sleep(Duration::from_millis(random.below(60) as u64)),
+            1..5 => thread::sleep(Duration::from_micros(random.below(6000) as u64)),
             _ => {}
         }
         for (list, made) in made.iter_mut().enumerate() {
-            let key = ["a", "a", "b"][random.below(3) as usize];
-            let cost = 1 + random.below(2) * random.below(2);
+            let key = random.pick(&["a", "a", "b"]);
+            let cost = 1 + u64::from(random.one_in(4));
             made.push(call(connection, &args(list, key, cost), key, cost)?);
         }
     }
@@ -187,8 +97,8 @@ fn attempts(
     lists: usize,
     args: impl Fn(usize, usize, &str, u64) -> Vec<String>,
 ) -> (Vec<Vec<Call>>, TempDir) {
-    let mut server = Server::start();
-    let mut connection = server.connect();
+    let server = Server::start();
+    let mut connection = server.connection();
     let made = (0..ATTEMPTS).find_map(|attempt| {
         calls(&mut connection, lists, |list, key, cost| args(attempt, list, key, cost))
     });

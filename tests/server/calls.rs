@@ -5,12 +5,29 @@ use std::thread;
 use std::time::Duration;
 
 use redis::Value;
-
-use crate::harness::{Client, Reply, Server, Words, wait_for_children, wait_for_replica, words};
-use crate::metadata::{array, field, int, text};
+use testkit::{
+    Client, Reply, Server, Words, array, field, int, text, wait_for_children, wait_for_replica,
+    words,
+};
 
 /// The algorithms of `RL.ACQUIREX` that have no ID and a capacity above 1 in these tests.
 pub const COUNTING: [&str; 4] = ["sliding", "bucket", "fixed", "counter"];
+
+/// The algorithms of `RL.ACQUIRE`.
+pub const ALGORITHMS: [&str; 5] = ["sliding", "bucket", "leaky", "fixed", "counter"];
+
+/// A rule whose window does not end while a test runs.
+pub fn long_rule(algorithm: &str, limit: u64) -> String {
+    format!("WINDOW 10d LIMIT {limit} ALGO {algorithm}")
+}
+
+/// The most permits that a limiter of this rule can hold free.
+pub fn capacity(algorithm: &str, limit: u64) -> i64 {
+    if algorithm == "leaky" { limit.min(1) as i64 } else { limit as i64 }
+}
+
+/// All algorithms.
+pub const ALL: [&str; 6] = ["sliding", "bucket", "leaky", "fixed", "counter", "concurrency"];
 
 /// A rule of these numbers whose window does not end while a test runs, and an ID behind it where it needs one.
 pub fn rule(algorithm: &str, limit: u64, options: &str) -> String {
@@ -26,6 +43,11 @@ pub fn acquirex(client: &mut Client, keys: &str, rules: impl AsRef<[u8]>) -> Rep
 /// `RL.PEEK` that answers.
 pub fn peek(client: &mut Client, keys: &str, rules: impl AsRef<[u8]>) -> Reply {
     Reply::of(&client.run(words("RL.PEEK").then(keys).arg(rules)))
+}
+
+/// Granted, limit, remaining, retry_after and key: what does not depend on the time of a grant.
+pub fn outcome(reply: &Reply) -> (i64, i64, i64, i64, i64) {
+    (reply.granted, reply.limit, reply.remaining, reply.retry_after, reply.key)
 }
 
 /// A number of `RL.INFO`.

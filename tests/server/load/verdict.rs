@@ -1,8 +1,9 @@
 //! What the logs of the clients show, judged against the promises of the rules.
 
-use crate::harness::words;
-use redis::Value;
 use std::collections::HashMap;
+
+use redis::Value;
+use testkit::words;
 
 use super::worker::{Grant, Ledger};
 use super::*;

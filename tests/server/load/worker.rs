@@ -1,11 +1,11 @@
 //! The threads that make the load, and what they write down.
 
-use crate::harness::{Client, Random, Reply, Words, wait_for, words};
 use redis::Value;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
+use testkit::{Client, Random, Reply, Words, wait_for, words};
 
 use super::*;
 
