@@ -89,7 +89,8 @@ impl<'call> Outbox<'call> {
                 api!(RedisModule_Replicate)(ctx, EFFECT.as_ptr(), c"v".as_ptr(), strings, len);
             }
         } else if self.has_changed {
-            count_change(self.call);
+            // SAFETY: the context is that of the running command.
+            unsafe { save_points::count(ctx) };
         }
     }
 }
@@ -100,15 +101,6 @@ impl Drop for Outbox<'_> {
             // SAFETY: made by `push`, and not used any more.
             unsafe { api!(RedisModule_FreeString)(self.call.context(), *blob) };
         }
-    }
-}
-
-/// Counts a change for the server's save points and sends nothing: a command that goes neither to
-/// the AOF nor to replicas.
-fn count_change(call: &Call) {
-    for _ in 0..save_points::due() {
-        // SAFETY: the context is that of the running command. "AR" takes no argument.
-        unsafe { api!(RedisModule_Replicate)(call.context(), EFFECT.as_ptr(), c"AR".as_ptr()) };
     }
 }
 
