@@ -20,7 +20,7 @@ pub(crate) use api;
 pub struct MainThread(PhantomData<*const ()>);
 
 // SAFETY: `in_callback` is the only constructor, and its callers vouch for the thread. There the
-// server runs its callbacks only while it holds its own lock.
+// server runs its callbacks only under its own lock.
 unsafe impl RedisLockIndicator for MainThread {}
 
 impl MainThread {

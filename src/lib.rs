@@ -4,7 +4,7 @@
 //! # Layout
 //!
 //! A module imports only modules below it in the table, so no two files import each other,
-//! directly or in a circle. (For [`waiting`] this holds file by file: `open_keys` and `policies`
+//! directly or in a circle. (For [`waiting`] this is true file by file: `open_keys` and `policies`
 //! import its queue.)
 //!
 //! | module | what it is for |

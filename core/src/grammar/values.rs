@@ -136,7 +136,7 @@ pub fn integer(bytes: &[u8]) -> Option<i64> {
     }
 }
 
-/// Digits of the largest `i64`. A `u64` holds every number of that many digits.
+/// Digits of the largest `i64`. Every number of that many digits fits a `u64`.
 const LONGEST_INTEGER: usize = 19;
 
 #[cfg(test)]

@@ -86,7 +86,7 @@ impl Sketch {
         }
     }
 
-    /// Starts anew. Keeps the counters: freeing all their keys would hold the server up.
+    /// Starts anew. Keeps the counters: freeing all their keys would stall the server.
     pub fn clear(&mut self) {
         self.by_hash.clear();
         self.ranking.clear();

@@ -1,7 +1,7 @@
 //! Leases by name.
 //!
 //! Most limiters have a few leases, which lie in one allocation (`pack`). A limiter with a hundred
-//! thousand must not hold up the server either, so its leases lie in many such packs, with sums
+//! thousand must not stall the server either, so its leases lie in many such packs, with sums
 //! and an index (`many`, `index`).
 
 mod change;
@@ -112,7 +112,7 @@ impl Leases {
     }
 
     /// Whether one more lease would exceed the most that there ever were. Up to that number, a
-    /// full server reuses the memory of leases that ended.
+    /// server without memory reuses the memory of leases that ended.
     pub fn grows(&self, now_ms: i64) -> bool {
         let most = match &self.0 {
             Kept::Few(pack) => pack.most(),

@@ -92,7 +92,7 @@ impl Log {
     }
 
     /// Whether a grant recorded at `at_ms` needs more memory than the log has, once it keeps only
-    /// the live entries. (A full log may still take a quarter more, once: see `Open::make_room`.)
+    /// the live entries. (A log may still grow by a quarter, once: see `Open::make_room`.)
     pub fn grows(&self, at_ms: i64, live: &Live) -> bool {
         let head = self.head();
         let used = (head.end as usize).saturating_sub(live.at);

@@ -59,7 +59,7 @@ impl Open<'_> {
         if end + needed <= room(self.bytes) {
             return;
         }
-        // Compacts only if that makes room for many entries; otherwise a full log would move for
+        // Compacts only if that makes room for many entries; otherwise the run would move for
         // each one.
         if used + needed <= room(self.bytes) && start >= used / 4 {
             self.compact();
