@@ -176,8 +176,8 @@ impl Limiter {
     }
 
     /// The corrected limiter and the effect that corrects it, if a stored time is ahead of
-    /// `now_ms` because the clock stepped back. `None` if none is. Compares only times that a
-    /// clock said: grants that were rounded up are rightly ahead.
+    /// `now_ms` because the clock stepped back. `None` if none is. Compares only times read from a
+    /// clock: grants that were rounded up are rightly ahead.
     pub fn pull_back(&self, now_ms: i64) -> Option<(Limiter, Effect)> {
         let laid = self.laid.as_ref().and_then(|laid| laid.pulled_back(now_ms));
         let write = self.pull_state_back(now_ms);

@@ -1,11 +1,11 @@
 //! The calls that wait for permits: their order, and when to look at which.
 //!
 //! A waiter stands in the *line* of one of its keys: the key that denies it for longest. A line is
-//! in the order of arrival. Only its first waiter is looked at: when the key may have room for it,
-//! or when something happened to the key. A waiter that can be served leaves. A waiter that
-//! another key now denies moves to the line of that key. In both cases the next one in the line is
-//! looked at at once. A waiter that its key still denies is looked at again when the key expects
-//! to have room.
+//! in the order of arrival. The caller looks only at the first waiter of a line: when the key may
+//! have room for it, or when something happened to the key. A waiter that can be served leaves. A
+//! waiter that another key now denies moves to the line of that key. In both cases the next one in
+//! the line has its turn at once. If the key still denies the waiter, the next look is at the time
+//! when the key expects to have room.
 //!
 //! # Promises
 //!
@@ -82,7 +82,7 @@ struct Key {
     name: Rc<[u8]>,
     /// All that wait for this key, whichever key denies them.
     members: BTreeSet<Ticket>,
-    /// Those that this key denies.
+    /// The waiters in its line.
     line: BTreeSet<Ticket>,
     due: Option<i64>,
     news: Option<Pass>,
@@ -237,7 +237,7 @@ impl Queue {
         self.waiters.get(&ticket)?.keys.iter().position(earlier)
     }
 
-    /// Whether a key denies any waiter.
+    /// Whether any waiter stands in the line of a key.
     pub fn has_line(&self, name: &[u8]) -> bool {
         self.ids.get(name).is_some_and(|id| !self.keys[*id].line.is_empty())
     }

@@ -21,15 +21,15 @@ pub(crate) fn stretch_ms(window_ms: i64) -> i64 {
     (8 * step_ms(window_ms)).max(32_768)
 }
 
-/// When the key of a limiter expires that is void at `void_at_ms`: at the second step from there,
-/// and not before a block or an exemption ends.
+/// The expiry of a key whose limiter is void at `void_at_ms`: the second step from there, and not
+/// before a block or an exemption ends.
 pub(crate) fn expiry(window_ms: i64, void_at_ms: i64, laid_end_ms: i64) -> i64 {
     let step_ms = step_ms(window_ms);
     let expire_at_ms = (void_at_ms | (step_ms - 1)) + 1 + step_ms;
     expire_at_ms.max(laid_end_ms).min(MAX_TIME_MS)
 }
 
-/// The time from which a limiter is void whose TTL ends at `time_ms`.
+/// The time from which a limiter is void, if its TTL ends at `time_ms`.
 pub(crate) fn void_from(window_ms: i64, time_ms: i64) -> i64 {
     let step_ms = step_ms(window_ms);
     ((time_ms - 1) | (step_ms - 1)) + 1 - 2 * step_ms

@@ -2,7 +2,8 @@
 //!
 //! A counting semaphore (E. W. Dijkstra, 1965) whose permits are leases (C. Gray and D. Cheriton,
 //! "Leases", SOSP 1989). A lease has a name. It ends when its holder releases it, or by itself one
-//! window after it was taken or last renewed, so that a holder that died keeps others out no longer.
+//! window after it was taken or last renewed. So a holder that died keeps others out no longer
+//! than that.
 //!
 //! Permits carried over from another algorithm become one lease with the empty name, which no
 //! request can use.

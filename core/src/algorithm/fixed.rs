@@ -2,7 +2,7 @@
 //!
 //! The oldest scheme: one counter for each period (the Redis documentation of `INCR`, "Pattern:
 //! rate limiter"). The boundary can be moved: with an offset of -8 h, windows of a day begin at
-//! midnight in UTC+8. Two times the limit can pass around a boundary; use another algorithm where that
+//! midnight in UTC+8. Twice the limit can pass around a boundary; use another algorithm where that
 //! matters.
 
 use std::iter;

@@ -112,7 +112,7 @@ impl Leases {
     }
 
     /// Whether one more lease would exceed the most that there ever were. Up to that number, a
-    /// server without memory reuses the memory of leases that ended.
+    /// server that is out of memory reuses the memory of leases that ended.
     pub fn grows(&self, now_ms: i64) -> bool {
         let most = match &self.0 {
             Kept::Few(pack) => pack.most(),
