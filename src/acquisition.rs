@@ -1,5 +1,5 @@
-//! Acquiring: from a request to a decision that is carried out, and its answer. `RL.ACQUIRE`,
-//! `RL.ACQUIREX`, `RL.PEEK`, `CL.THROTTLE` and waiting share it.
+//! Acquiring permits: from a request to a decision, its writes and its reply. `RL.ACQUIRE`,
+//! `RL.ACQUIREX`, `RL.PEEK`, `CL.THROTTLE` and the waiters share this code.
 
 use rl_core::call::{NoMemory, acquire, peek};
 use rl_core::decision::{Ask, Decision, Part, Terms, Verdict};
@@ -17,7 +17,7 @@ use crate::key::Access;
 use crate::open_keys::OpenKeys;
 use crate::{config, policies, top};
 
-/// Applies the policies and `rl.enforce` to the rules that were asked.
+/// Applies the policies and `rl.enforce` to the rules asked.
 pub fn prepare(call: &Call, rules: &mut [Named<'_>], now_ms: i64) {
     policies::apply(call.main_thread(), rules, now_ms);
     if config::only_shadows() {
@@ -25,7 +25,7 @@ pub fn prepare(call: &Call, rules: &mut [Named<'_>], now_ms: i64) {
     }
 }
 
-/// The part of a request that concerns all of its limiters.
+/// The part of a request that concerns all its limiters.
 pub fn terms<'a>(request: &Request<'a>, now_ms: i64) -> Terms<'a> {
     Terms {
         now_ms,
@@ -38,7 +38,7 @@ pub fn terms<'a>(request: &Request<'a>, now_ms: i64) -> Terms<'a> {
     }
 }
 
-/// Decides, and carries the decision out unless it is only to be read. The client does not wait.
+/// Decides, and with write access carries the decision out. The client does not wait.
 pub fn answer(
     call: &Call,
     request: &Request<'_>,
@@ -56,10 +56,10 @@ pub fn answer(
     }
 }
 
-/// Decides over keys that are open, and carries the decision out.
+/// Decides over open keys and carries the decision out.
 ///
 /// # Errors
-/// It takes memory that the server does not have. Nothing was changed.
+/// The call needs memory, and the server has none. Nothing is changed.
 #[inline(always)]
 pub fn carry_out(
     call: &Call,
@@ -87,7 +87,7 @@ pub fn carry_out(
     Ok(Reply::new(&decision, &verdict, account.answers))
 }
 
-/// Decides over keys that are open, and changes nothing.
+/// Decides over open keys and changes nothing.
 pub fn look(
     keys: &mut OpenKeys<'_>,
     rules: &[Named<'_>],
@@ -100,13 +100,13 @@ pub fn look(
     Reply::new(&decision, &verdict, answers)
 }
 
-/// Open keys, and the rule that each is judged by.
+/// Open keys, and the rules to judge them by.
 pub struct AskedKeys<'a, 'call> {
     /// The keys.
     pub keys: &'a mut OpenKeys<'call>,
-    /// One rule, or one for each.
+    /// One rule for all keys, or one for each.
     pub rules: &'a [Named<'a>],
-    /// When the call is made, in ms of epoch time.
+    /// The moment of the call, in ms of epoch time.
     pub now_ms: i64,
 }
 
@@ -149,7 +149,7 @@ impl Limiters for AskedKeys<'_, '_> {
     }
 }
 
-/// What `WITHKEYS` tells of each key, if it was asked for.
+/// The answers of the keys for `WITHKEYS`, if the call asked for them.
 struct Answers(Option<Vec<[i64; 7]>>);
 
 impl Answers {
@@ -185,14 +185,14 @@ fn key_answer(part: &Part<'_>) -> [i64; 7] {
     ]
 }
 
-/// Keeps account of a call that is carried out.
+/// The account of a call that is carried out: its answers, and whether it was counted.
 struct Account<'a> {
     call: &'a Call,
     rules: &'a [Named<'a>],
     keys: usize,
     terms: &'a Terms<'a>,
     answers: Answers,
-    /// The keys that deny a plain call, by their index.
+    /// The keys that deny a plain call, by index.
     denying: SmallVec<[usize; FEW]>,
     is_counted: bool,
 }
@@ -231,7 +231,7 @@ impl Told for Account<'_> {
     }
 }
 
-/// Counts a call that was carried out, by what became of each limiter.
+/// Counts a call that was carried out, by the outcome at each limiter.
 fn count(
     call: &Call,
     granted: bool,
@@ -246,19 +246,20 @@ fn count(
     }
 }
 
-/// The answer to a call: numbers only, so that it can be sent when everything is written.
+/// The reply to a call. It consists of numbers only, so that it can be sent once everything is
+/// written.
 pub struct Reply {
     /// Granted, limit, remaining, retry_after, reset_after, key.
     pub call: [i64; Reply::FIELDS],
-    /// With `WITHKEYS`.
+    /// The answers of the keys, with `WITHKEYS`.
     keys: Option<Vec<[i64; 7]>>,
 }
 
 impl Reply {
-    /// Fields before those of the keys.
+    /// The number of fields before those of the keys.
     pub const FIELDS: usize = 6;
 
-    /// The reply with these numbers. Those that are missing are 0.
+    /// A reply read from numbers. Missing ones are 0.
     pub fn read(call: &[i64], keys: Option<Vec<Vec<i64>>>) -> Reply {
         fn fields<const N: usize>(numbers: &[i64]) -> [i64; N] {
             std::array::from_fn(|i| numbers.get(i).copied().unwrap_or(0))
@@ -272,7 +273,7 @@ impl Reply {
         self.call[0] > 0
     }
 
-    /// `binding` is the answer of the binding key.
+    /// The reply to a decision. `binding` is the answer of the binding limiter.
     fn new(decision: &Decision, binding: &Verdict, answers: Answers) -> Reply {
         let call = [
             decision.granted as i64,
@@ -285,13 +286,13 @@ impl Reply {
         Reply { call, keys: answers.0 }
     }
 
-    /// The same as a denial.
+    /// Turns the reply into a denial.
     pub fn denied(mut self) -> Reply {
         self.call[0] = 0;
         self
     }
 
-    /// Answers it.
+    /// Sends the reply.
     pub fn send(&self, call: &Call) {
         call.reply_array(self.call.len() + usize::from(self.keys.is_some()));
         call.reply_integers(&self.call);

@@ -1,4 +1,4 @@
-//! What a command knows of its call: the arguments, the moment, and where it comes from.
+//! One call of a command: its arguments, its moment and its origin.
 
 use std::ptr;
 
@@ -8,14 +8,14 @@ use rl_core::grammar::Arguments;
 
 use crate::api::{MainThread, api, clock_ms};
 
-/// Where a call comes from, as far as writes are concerned.
+/// The origin of a call, as far as writes are concerned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// A client, a transaction or a script.
     Client,
     /// The primary of this replica.
     Primary,
-    /// The AOF at start-up.
+    /// The AOF, at start-up.
     Aof,
 }
 
@@ -47,7 +47,7 @@ impl Arguments for Call {
 }
 
 impl Call {
-    /// The call of a command, as a callback gets it.
+    /// A call, from the arguments of a callback.
     ///
     /// # Safety
     /// The server runs the callback whose context this is, on its main thread, and the arguments
@@ -57,7 +57,7 @@ impl Call {
         argv: *mut *mut raw::RedisModuleString,
         argc: c_int,
     ) -> Call {
-        // SAFETY: the caller answers for it.
+        // SAFETY: the caller vouches for it.
         let main = unsafe { MainThread::in_callback() };
         Call { ctx, argv, argc: argc as usize, main }
     }
@@ -67,8 +67,8 @@ impl Call {
         self.ctx
     }
 
-    /// Retains the name and the arguments beyond the call. The caller frees each, without a
-    /// context.
+    /// Retains the command's name and the arguments beyond the call. The caller must free each,
+    /// without a context.
     pub fn retain(&self) -> Vec<*mut raw::RedisModuleString> {
         // SAFETY: `argv` has `argc` elements. Without a context the server does not free by itself.
         let retain =
@@ -91,7 +91,7 @@ impl Call {
         (index + 1 < self.argc).then(|| unsafe { *self.argv.add(index + 1) })
     }
 
-    /// The server's own string of an argument, null when there is none. It lives as long as the
+    /// The server's own string of an argument; null if there is none. It lives as long as the
     /// call.
     pub fn string(&self, index: usize) -> *mut raw::RedisModuleString {
         self.arg(index).unwrap_or(ptr::null_mut())
@@ -113,8 +113,8 @@ impl Call {
         &self.main
     }
 
-    /// Whether the server is above `maxmemory` and may not evict. Where it may, it goes below again
-    /// by itself: limiters have a TTL, so every policy can evict them.
+    /// Whether the server is above `maxmemory` and may not evict. If it may, it gets below again
+    /// by itself: limiters have a TTL, so every eviction policy can evict them.
     pub fn is_out_of_memory(&self) -> bool {
         let flags = self.flags();
         flags & raw::REDISMODULE_CTX_FLAGS_OOM != 0 && flags & raw::REDISMODULE_CTX_FLAGS_EVICT == 0
@@ -125,7 +125,7 @@ impl Call {
         unsafe { api!(RedisModule_GetContextFlags)(self.ctx) as u32 }
     }
 
-    /// Where the call comes from.
+    /// The origin of the call.
     pub fn origin(&self) -> Origin {
         let flags = self.flags();
         if flags & raw::REDISMODULE_CTX_FLAGS_LOADING != 0 {

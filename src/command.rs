@@ -1,4 +1,4 @@
-//! A command, and what stands between it and the server.
+//! A command, and the guard between it and the server.
 //!
 //! Commands are plain `extern "C"` functions over the argument vector: the crate's wrapper copies
 //! each argument and reply, which costs more than a decision does.
@@ -15,16 +15,16 @@ use crate::{counters, log};
 
 /// A command of the module.
 pub trait Command {
-    /// How it is registered.
+    /// The command's declaration.
     const ENTRY: Entry;
 
-    /// Runs the command. It answers itself, or returns the error to answer.
+    /// Runs the command. It sends its reply itself, or returns the error to answer.
     fn run(call: &Call) -> Result<(), Failure>;
 }
 
-/// The function that the server calls for a command. A panic would take the whole server with it,
-/// and unwinding into C is undefined: it ends here as an error reply. No code path is meant to
-/// reach that.
+/// The function that the server calls for a command. A panic would take the whole server down, and
+/// unwinding into C is undefined behaviour. So a panic ends here as an error reply. No code path
+/// is meant to get there.
 pub unsafe extern "C" fn guarded<C: Command>(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,

@@ -1,7 +1,7 @@
-//! What became of calls, counted: in all, by algorithm and by name.
+//! Counts the outcomes of calls: in total, by algorithm and by name.
 //!
-//! Counters only grow. Commands run on one thread, so they are plain loads and stores, and atomics
-//! only because a crash report may ask for them on another thread.
+//! Counters only grow. Commands run on one thread, so counting is a plain load and store. The
+//! counters are atomics only because a crash report may read them on another thread.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use rl_core::rule::Algorithm;
 use crate::api::MainThread;
 use crate::config;
 
-/// A counter that one thread counts up.
+/// A counter that only one thread increments.
 struct Counter(AtomicU64);
 
 impl Counter {
@@ -33,7 +33,7 @@ impl Counter {
     }
 }
 
-/// What became of calls, or of limiters in them.
+/// Counters of the outcomes of calls, or of the limiters in them.
 struct Outcomes {
     granted: Counter,
     denied: Counter,
@@ -63,14 +63,14 @@ impl Outcomes {
     }
 }
 
-/// How often each outcome came about.
+/// How often each outcome occurred.
 #[derive(Clone, Copy, Debug)]
 pub struct Counts {
     /// Grants.
     pub granted: u64,
     /// Denials.
     pub denied: u64,
-    /// Denials that only were counted.
+    /// Denials that were only counted.
     pub shadow_denied: u64,
 }
 
@@ -85,7 +85,8 @@ static LIMITERS: AtomicI64 = AtomicI64::new(0);
 #[derive(Default)]
 struct Names {
     known: HashMap<Arc<[u8]>, Arc<Outcomes>>,
-    /// The same, since sorting a hundred thousand for each `INFO` would stall the server.
+    /// The same in order, since sorting a hundred thousand names for each `INFO` would stall the
+    /// server.
     in_order: BTreeMap<Arc<[u8]>, Arc<Outcomes>>,
     others: Option<Box<Outcomes>>,
 }
@@ -94,7 +95,7 @@ impl Names {
     fn add(&mut self, name: &[u8], outcome: Outcome, most: usize) {
         let (name, outcomes) = (Arc::<[u8]>::from(name), Arc::new(Outcomes::new()));
         outcomes.count(outcome);
-        // Once, rather than by moving all names while there are many.
+        // Reserves room for all names at once, rather than moving many names later.
         self.known.reserve(most.saturating_sub(self.known.len()));
         self.known.insert(name.clone(), outcomes.clone());
         self.in_order.insert(name, outcomes);
@@ -105,21 +106,21 @@ lazy_static! {
     static ref NAMES: RedisGILGuard<Names> = RedisGILGuard::default();
 }
 
-/// What became of one limiter in a call.
+/// The outcome at one limiter of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It granted.
     Granted,
     /// It denied.
     Denied,
-    /// It would have denied, and is only a shadow.
+    /// It would have denied, but only watches.
     ShadowDenied,
-    /// It had room, and another denied.
+    /// It had room, but another limiter denied.
     Spared,
 }
 
 impl Outcome {
-    /// Of a limiter in a call that was granted or not.
+    /// The outcome at a limiter, given whether the call was granted.
     pub fn of(part: &Part<'_>, granted: bool) -> Outcome {
         match (part.lacks_room(), part.ask().shadow) {
             (true, true) => Outcome::ShadowDenied,
@@ -130,7 +131,7 @@ impl Outcome {
     }
 }
 
-/// Counts a call that was carried out, by what became of each limiter.
+/// Counts a call that was carried out, by the outcome at each limiter.
 pub fn count(
     main: &MainThread,
     granted: bool,
@@ -169,12 +170,12 @@ pub fn count_error() {
     ERRORS.add(1);
 }
 
-/// Counts a policy that was ignored, since it is for another kind of limiter.
+/// Counts a policy that was ignored because it is for another kind of limiter.
 pub fn count_mismatch() {
     MISMATCHES.add(1);
 }
 
-/// Counts a limiter that came into being (1) or was freed (-1), the latter on any thread.
+/// Counts a limiter that was created (1) or freed (-1). The server may free it on any thread.
 pub fn count_limiter(change: i64) {
     LIMITERS.fetch_add(change, Ordering::Relaxed);
 }
@@ -182,11 +183,11 @@ pub fn count_limiter(change: i64) {
 /// How a wait ended.
 #[derive(Clone, Copy, Debug)]
 pub enum WaitEnd {
-    /// By a grant.
+    /// A grant ended it.
     Granted,
-    /// By a denial at its deadline.
+    /// Its deadline passed, and it was denied.
     TimedOut,
-    /// By a denial before its deadline, since waiting had become hopeless.
+    /// Waiting became hopeless, and it was denied before its deadline.
     Denied,
 }
 
@@ -195,42 +196,42 @@ pub fn count_wait(end: WaitEnd) {
     WAITS[end as usize].add(1);
 }
 
-/// Waits that ended like this.
+/// The number of waits that ended this way.
 pub fn waits(end: WaitEnd) -> u64 {
     WAITS[end as usize].get()
 }
 
-/// What became of calls.
+/// The outcomes of calls.
 pub fn calls() -> Counts {
     CALLS.counts()
 }
 
-/// What became of limiters, by algorithm.
+/// The outcomes at limiters, by algorithm.
 pub fn by_algorithm() -> impl Iterator<Item = (Algorithm, Counts)> {
     Algorithm::ALL.iter().copied().zip(BY_ALGORITHM.iter().map(Outcomes::counts))
 }
 
-/// Calls that were answered by an error.
+/// The number of calls that were answered by an error.
 pub fn errors() -> u64 {
     ERRORS.get()
 }
 
-/// Policies that were ignored.
+/// The number of policies that were ignored.
 pub fn mismatches() -> u64 {
     MISMATCHES.get()
 }
 
-/// Limiters that there are.
+/// The number of limiters that exist.
 pub fn limiters() -> u64 {
     LIMITERS.load(Ordering::Relaxed).max(0) as u64
 }
 
-/// Tells what became of limiters by the name of their rule, in the order of the names.
+/// Calls `tell` with the outcomes for each rule name, in the order of the names.
 pub fn for_each_name(main: &MainThread, mut tell: impl FnMut(&[u8], Counts)) {
     NAMES.lock(main).in_order.iter().for_each(|(name, outcomes)| tell(name, outcomes.counts()));
 }
 
-/// What became of limiters whose names came when there was no room for more names.
+/// The outcomes for names that came when there was no room for more names.
 pub fn other_names(main: &MainThread) -> Option<Counts> {
     NAMES.lock(main).others.as_ref().map(|outcomes| outcomes.counts())
 }

@@ -1,8 +1,8 @@
 //! The native data type: how a limiter is saved, loaded, copied, measured and freed.
 //!
-//! A value is one blob that starts with its own version byte, so the type's encoding version stays
-//! 0 for good: a server refuses a whole RDB over that number, while a blob is refused value by
-//! value.
+//! A value is one blob that starts with a version byte of its own, so the type's encoding version
+//! stays 0 for good. A server that does not know the encoding version refuses the whole RDB; a
+//! blob is refused alone.
 
 use std::mem::size_of;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,27 +18,27 @@ use rl_core::stored::limiter::{decode_limiter, encode_limiter};
 use crate::api::api;
 use crate::{counters, log};
 
-/// Nine characters, as the server wants it.
+/// Nine characters, as the server demands.
 const NAME: &std::ffi::CStr = c"rl-limit1";
 const ENCODING_VERSION: c_int = 0;
 
 static HANDLE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(ptr::null_mut());
 
-/// The type, as the server knows it.
+/// The handle of the type in the server.
 pub fn handle() -> *mut raw::RedisModuleType {
     HANDLE.load(Ordering::Relaxed)
 }
 
-/// Callbacks of the type that concern more than its values. The registry hands them over, so that
-/// the type need not know who is concerned.
+/// Callbacks of the type that concern more than its values. The registry passes them in, so that
+/// this file need not know the files that they concern.
 pub struct Beside {
-    /// Saves what is beside the keys, if there is anything.
+    /// Saves the state beside the keys, if there is any.
     pub aux_save: raw::RedisModuleTypeAuxSaveFunc,
     /// Saves it in any case, for servers before 7.2.
     pub aux_save_always: raw::RedisModuleTypeAuxSaveFunc,
     /// Loads what either of them saved.
     pub aux_load: raw::RedisModuleTypeAuxLoadFunc,
-    /// Hears of a value that is about to leave its key.
+    /// Called when a value is about to leave its key.
     pub unlink: raw::RedisModuleTypeUnlinkFunc2,
 }
 
@@ -76,17 +76,17 @@ pub fn register(ctx: &Context, beside: Beside) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs a callback. A panic ends in `fallback` instead of in the server.
+/// Runs a callback. A panic ends here with `fallback`, not in the server.
 fn guarded<T>(fallback: T, callback: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(callback)).unwrap_or(fallback)
 }
 
-/// A value as the server hands it to a callback.
+/// The limiter behind a value that the server passes to a callback.
 ///
 /// # Safety
 /// `value` is a limiter that was boxed here or in `key`, and is not in use elsewhere.
 unsafe fn limiter<'a>(value: *const c_void) -> &'a Limiter {
-    // SAFETY: the caller answers for it.
+    // SAFETY: the caller vouches for it.
     unsafe { &*value.cast::<Limiter>() }
 }
 
@@ -95,9 +95,9 @@ unsafe fn limiter<'a>(value: *const c_void) -> &'a Limiter {
 /// # Safety
 /// As [`limiter`].
 unsafe fn encoded(value: *const c_void) -> Vec<u8> {
-    // SAFETY: the caller answers for it.
+    // SAFETY: the caller vouches for it.
     let limiter = unsafe { limiter(value) };
-    // The stored form is the smaller one.
+    // The stored form is smaller than that.
     let mut bytes = Vec::with_capacity(size_of::<Limiter>() + limiter.heap_bytes());
     encode_limiter(limiter, &mut bytes);
     bytes
@@ -105,8 +105,7 @@ unsafe fn encoded(value: *const c_void) -> Vec<u8> {
 
 unsafe extern "C" fn rdb_save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
     guarded((), || {
-        // SAFETY: the value is ours, `io` is the save that is going on; the buffer outlives the
-        // call.
+        // SAFETY: the value is ours, `io` is the save under way, and the buffer outlives the call.
         unsafe {
             let bytes = encoded(value);
             api!(RedisModule_SaveStringBuffer)(io, bytes.as_ptr().cast(), bytes.len());
@@ -121,8 +120,8 @@ unsafe extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, version: c_int) -> *m
             return ptr::null_mut();
         }
         let mut len = 0;
-        // SAFETY: `io` is the load that is going on. The buffer is null after an I/O error, else
-        // ours to free.
+        // SAFETY: `io` is the load under way. The buffer is null after an I/O error; otherwise we
+        // must free it.
         let decoded = unsafe {
             let buffer = api!(RedisModule_LoadStringBuffer)(io, &mut len);
             if buffer.is_null() {
@@ -175,8 +174,8 @@ unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
 
 unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
     guarded((), || {
-        // SAFETY: the value is ours, `digest` is the digest that is going on; the buffer outlives
-        // the call.
+        // SAFETY: the value is ours, `digest` is the digest under way, and the buffer outlives the
+        // call.
         unsafe {
             let bytes = encoded(value);
             api!(RedisModule_DigestAddStringBuffer)(digest, bytes.as_ptr().cast(), bytes.len());
@@ -186,12 +185,12 @@ unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_v
 }
 
 unsafe extern "C" fn free(value: *mut c_void) {
-    // SAFETY: the value came from `Box::into_raw`, and the server lets go of it.
+    // SAFETY: the value came from `Box::into_raw`, and the server gives it up.
     guarded((), || drop(unsafe { Box::from_raw(value.cast::<Limiter>()) }));
     counters::count_limiter(-1);
 }
 
-/// The number of allocations to free: above 64 the server frees them in the background.
+/// The number of allocations to free. Above 64, the server frees them in the background.
 unsafe extern "C" fn free_effort(_: *mut raw::RedisModuleString, value: *const c_void) -> usize {
     // SAFETY: the value is ours.
     guarded(1, || unsafe { limiter(value) }.allocations())
@@ -216,8 +215,8 @@ unsafe extern "C" fn defrag(
     value: *mut *mut c_void,
 ) -> c_int {
     guarded(0, || {
-        // SAFETY: the value is ours. Each pointer is replaced by where its allocation went, and the
-        // old one is forgotten without being freed.
+        // SAFETY: the value is ours. Each pointer is replaced by the new place of its allocation,
+        // and the old one is forgotten without being freed.
         unsafe {
             if let Some(moved) = moved(ctx, *value) {
                 *value = moved;
@@ -231,13 +230,14 @@ unsafe extern "C" fn defrag(
     })
 }
 
-/// Moves the allocations of the algorithm, from where the last call had to stop. False when it has to
-/// stop again. The index of the names of leases stays where it is: the standard library owns it.
+/// Moves the allocations of the algorithm, starting where the last call stopped. Returns false if
+/// it stops again before the end. The index of lease names stays in place, since the standard
+/// library owns it.
 ///
 /// # Safety
-/// The context is that of the defragmentation that is going on.
+/// The context is that of the defragmentation under way.
 unsafe fn move_parts(ctx: *mut raw::RedisModuleDefragCtx, limiter: &mut Limiter) -> bool {
-    // It stays 0 on servers that do not let a defragmentation stop.
+    // Stays 0 on servers that do not let a defragmentation stop.
     let mut begun: c_ulong = 0;
     // SAFETY: the context is the caller's.
     unsafe { api!(RedisModule_DefragCursorGet)(ctx, &mut begun) };
@@ -258,16 +258,17 @@ unsafe fn move_parts(ctx: *mut raw::RedisModuleDefragCtx, limiter: &mut Limiter)
     })
 }
 
-/// Where an allocation was moved to, `None` when it stays. One that was moved is gone where it was.
+/// The new place of an allocation; `None` if it was not moved. A moved allocation no longer exists
+/// in its old place.
 ///
 /// # Safety
-/// The context is that of the defragmentation that is going on, the allocation is one of the
-/// server's allocator, and the caller replaces every pointer to it.
+/// The context is that of the defragmentation under way. The allocation comes from the server's
+/// allocator, and the caller replaces every pointer to it.
 unsafe fn moved(
     ctx: *mut raw::RedisModuleDefragCtx,
     allocation: *mut c_void,
 ) -> Option<*mut c_void> {
-    // SAFETY: the caller answers for it.
+    // SAFETY: the caller vouches for it.
     let moved = unsafe { api!(RedisModule_DefragAlloc)(ctx, allocation) };
     (!moved.is_null()).then_some(moved)
 }
@@ -275,10 +276,10 @@ unsafe fn moved(
 /// Moves a box.
 ///
 /// # Safety
-/// The context is that of the defragmentation that is going on.
+/// The context is that of the defragmentation under way.
 unsafe fn move_box<T>(ctx: *mut raw::RedisModuleDefragCtx, boxed: &mut Box<T>) {
-    // SAFETY: the allocation is the box's own, which is overwritten without being dropped: what it
-    // pointed to is not there any more.
+    // SAFETY: the allocation is the box's own. The box is overwritten without being dropped, since
+    // the allocation that it pointed to no longer exists.
     unsafe {
         let allocation: *mut T = &mut **boxed;
         if let Some(moved) = moved(ctx, allocation.cast()) {
@@ -290,13 +291,13 @@ unsafe fn move_box<T>(ctx: *mut raw::RedisModuleDefragCtx, boxed: &mut Box<T>) {
 /// Moves bytes.
 ///
 /// # Safety
-/// The context is that of the defragmentation that is going on.
+/// The context is that of the defragmentation under way.
 unsafe fn move_bytes(ctx: *mut raw::RedisModuleDefragCtx, bytes: &mut Box<[u8]>) {
     let len = bytes.len();
     if len == 0 {
         return;
     }
-    // SAFETY: as in `move_box`. Empty slices, which were left out, have no allocation.
+    // SAFETY: as in `move_box`. An empty slice has no allocation; it was handled above.
     unsafe {
         if let Some(moved) = moved(ctx, bytes.as_mut_ptr().cast()) {
             let moved = ptr::slice_from_raw_parts_mut(moved.cast(), len);

@@ -1,4 +1,4 @@
-//! The declaration of a command, in the form that the server takes it.
+//! The declaration of a command in the form that the server takes.
 
 use std::ffi::{CStr, CString};
 use std::ptr;
@@ -13,10 +13,10 @@ use crate::entry::{ALGORITHMS, Arg, Docs, Entry, KeyRange, Kind};
 /// The first release with the commands of this version.
 const SINCE: &CStr = c"0.1.0";
 
-/// Tells the server what it shows about a command, and answers its status.
+/// Gives the server the documentation of a command. Returns the server's status.
 ///
 /// # Safety
-/// The command is one that the server handed out while it loads the module.
+/// The server returned the command while loading the module.
 pub unsafe fn describe(command: *mut raw::RedisModuleCommand, entry: &Entry) -> c_int {
     let Entry { keys, docs: Docs { summary, complexity, arity, args }, .. } = entry;
     let version = raw::RedisModuleCommandInfoVersion {
@@ -40,7 +40,7 @@ pub unsafe fn describe(command: *mut raw::RedisModuleCommand, entry: &Entry) -> 
         args: args.list.as_mut_ptr(),
         ..zeroed()
     };
-    // SAFETY: the command is the caller's, and the server copies all of the rest.
+    // SAFETY: the command is the caller's, and the server copies everything else.
     unsafe { api!(RedisModule_SetCommandInfo)(command, &info) }
 }
 
@@ -59,11 +59,11 @@ fn key_spec(keys: &KeyRange) -> raw::RedisModuleCommandKeySpec {
     spec
 }
 
-/// The arguments in the form of the server: a list that ends with zeroes, in which an argument can
-/// have a list of its own.
+/// The arguments in the form of the server: a list that ends with zeroes. An argument can have a
+/// list of its own.
 struct Args {
     list: Vec<raw::RedisModuleCommandArg>,
-    /// The lists and the strings that the list points to.
+    /// Keeps the lists and the strings alive to which `list` points.
     _nested: Vec<Args>,
     _texts: Vec<CString>,
 }
@@ -116,7 +116,7 @@ impl Args {
         Args { list, _nested: nested, _texts: texts }
     }
 
-    /// Words that stand for themselves.
+    /// A choice of words that stand for themselves.
     fn of_words(words: impl Iterator<Item = &'static str>) -> Args {
         let texts: Vec<_> = words.map(|word| CString::new(word).unwrap_or_default()).collect();
         let mut list = Vec::new();
@@ -139,10 +139,10 @@ fn summary(text: &str) -> CString {
     CString::new(text.replace(ALGORITHMS, &words.join("|"))).unwrap_or_default()
 }
 
-/// A C struct that can be empty.
+/// A C struct for which all zeroes are a valid value.
 ///
 /// # Safety
-/// Zeroes are a value of each of its fields.
+/// Zeroes are a valid value of each field.
 unsafe trait Zeroable {}
 // SAFETY: pointers that may be null, and numbers.
 unsafe impl Zeroable for raw::RedisModuleCommandArg {}
@@ -152,6 +152,6 @@ unsafe impl Zeroable for raw::RedisModuleCommandKeySpec {}
 unsafe impl Zeroable for raw::RedisModuleCommandInfo {}
 
 fn zeroed<T: Zeroable>() -> T {
-    // SAFETY: that is what `Zeroable` promises.
+    // SAFETY: `Zeroable` promises that.
     unsafe { std::mem::zeroed() }
 }

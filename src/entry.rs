@@ -6,28 +6,28 @@ use std::ffi::CStr;
 use libc::c_int;
 use redis_module::raw;
 
-/// A command as it is registered.
+/// The declaration of a command.
 pub struct Entry {
-    /// In lower case; that of a subcommand is without its parent's.
+    /// In lower case. The name of a subcommand comes without that of its parent.
     pub name: &'static CStr,
-    /// Separated by spaces, as `RedisModule_CreateCommand` takes them.
+    /// In the form of `RedisModule_CreateCommand`: separated by spaces.
     pub flags: &'static CStr,
-    /// Where its keys are.
+    /// The position of its keys.
     pub keys: KeyRange,
-    /// What `COMMAND DOCS` shows.
+    /// The contents of `COMMAND DOCS`.
     pub docs: Docs,
 }
 
-/// Where the keys of a command are. The range is all that the cluster code looks at.
+/// The position of a command's keys. The cluster code looks at nothing else.
 #[derive(Clone, Copy)]
 pub struct KeyRange {
-    /// The place of the first key, counted from the command's name; 0 without keys.
+    /// The position of the first key, counted from the command's name; 0 without keys.
     pub first: c_int,
-    /// The place of the last one, counted from the end if negative.
+    /// The position of the last key, counted from the end if negative.
     pub last: c_int,
-    /// From each key to the next.
+    /// The distance from each key to the next.
     pub step: c_int,
-    /// What is done to them: `REDISMODULE_CMD_KEY_*`.
+    /// How the command uses the keys: `REDISMODULE_CMD_KEY_*`.
     pub access: u32,
 }
 
@@ -39,7 +39,7 @@ pub const UPDATE: u32 =
     raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE;
 
 impl KeyRange {
-    /// There are none.
+    /// No keys.
     pub const NONE: KeyRange = KeyRange { first: 0, last: 0, step: 0, access: 0 };
 
     /// The first argument.
@@ -53,13 +53,13 @@ impl KeyRange {
     }
 }
 
-/// What a server shows about a command.
+/// The documentation of a command, as the server shows it.
 pub struct Docs {
     /// One sentence.
     pub summary: &'static CStr,
-    /// How its time grows.
+    /// How its running time grows.
     pub complexity: &'static CStr,
-    /// The number of arguments with the name; the least number, if negative.
+    /// The number of arguments including the name. If negative, the smallest number.
     pub arity: c_int,
     /// The syntax.
     pub args: &'static [Arg],
@@ -70,20 +70,20 @@ pub struct Docs {
 pub struct Arg {
     /// The name of its value.
     pub name: &'static CStr,
-    /// What it can be.
+    /// The kind of its value.
     pub kind: Kind,
-    /// The word before it.
+    /// The word before the value.
     pub token: Option<&'static CStr>,
     /// `REDISMODULE_CMD_ARG_*`.
     pub flags: u32,
-    /// Shown beside the syntax. [`ALGORITHMS`] in it stands for the words of the algorithms.
+    /// Text shown beside the syntax. [`ALGORITHMS`] in it stands for the words of the algorithms.
     pub summary: Option<&'static str>,
 }
 
 /// A placeholder in a summary, for the words that `ALGO` takes.
 pub const ALGORITHMS: &str = "{algorithms}";
 
-/// What an argument can be.
+/// The kinds of an argument.
 #[derive(Clone, Copy)]
 pub enum Kind {
     /// A key.
@@ -103,29 +103,28 @@ pub enum Kind {
 }
 
 impl Arg {
-    /// The argument can come several times.
+    /// Says that the argument can come several times.
     pub const fn many(self) -> Arg {
         Arg { flags: self.flags | raw::REDISMODULE_CMD_ARG_MULTIPLE, ..self }
     }
 
-    /// The argument can be left out.
+    /// Says that the argument can be left out.
     pub const fn optional(self) -> Arg {
         Arg { flags: self.flags | raw::REDISMODULE_CMD_ARG_OPTIONAL, ..self }
     }
 }
 
-/// An argument that is told by its place.
+/// An argument known by its position.
 pub const fn value(name: &'static CStr, kind: Kind) -> Arg {
     Arg { name, kind, token: None, flags: 0, summary: None }
 }
 
-/// A word, and the value behind it.
+/// A word and the value after it.
 pub const fn pair(name: &'static CStr, token: &'static CStr, kind: Kind) -> Arg {
     Arg { token: Some(token), ..value(name, kind) }
 }
 
-/// Rules and options as they stand in one argument. The summary shows their grammar, which the
-/// server cannot.
+/// Rules and options in one argument. The summary shows their grammar, since the server cannot.
 pub const fn rules(grammar: &'static str) -> Arg {
     Arg { summary: Some(grammar), ..value(c"rules", Kind::Text) }
 }

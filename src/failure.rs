@@ -1,4 +1,4 @@
-//! Why a command answers an error.
+//! The errors that a command answers.
 
 use std::ffi::CString;
 use std::fmt;
@@ -6,16 +6,16 @@ use std::fmt;
 use rl_core::grammar::error::RequestError;
 use rl_core::policy::MOST_TEMPORARY;
 
-/// Why a command answers an error.
+/// The reason for which a command answers an error.
 #[derive(Debug)]
 pub enum Failure {
     /// A malformed request.
     Request(Box<RequestError>),
-    /// The value of a key is no limiter.
+    /// The value of a key is not a limiter.
     WrongType,
-    /// Keys of several hash slots.
+    /// The keys are in several hash slots.
     CrossSlot,
-    /// A new limiter or a longer log, and no memory for it.
+    /// A new limiter or a longer log needs memory, and there is none.
     OutOfMemory,
     /// A client called a command that is for replication only.
     NotForClients,

@@ -1,4 +1,4 @@
-//! One key that a call opened, and what the call writes to it.
+//! One key that a call opened, and the writes of the call to it.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -13,7 +13,7 @@ use crate::call::Call;
 use crate::failure::Failure;
 use crate::{counters, data_type};
 
-/// What a key is opened for.
+/// The purpose for which a key is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reading: works on a read-only replica too.
@@ -24,8 +24,8 @@ pub enum Access {
 
 /// A key opened by a call, closed on drop. Its value is a limiter, if it has one.
 ///
-/// Two of one call never name the same key, which the grammar refuses, so the references that they
-/// hand out do not alias.
+/// The grammar refuses equal keys, so two open keys of a call never have the same value. The
+/// references that they return do not alias.
 pub struct Key<'call> {
     ctx: *mut raw::RedisModuleCtx,
     name: *mut raw::RedisModuleString,
@@ -35,11 +35,11 @@ pub struct Key<'call> {
 }
 
 impl<'call> Key<'call> {
-    /// Opens the key that an argument is, by its index. It need not exist, and opening creates
+    /// Opens the key named by the argument at `index`. The key need not exist, and opening creates
     /// nothing.
     ///
     /// # Errors
-    /// The value of the key is no limiter.
+    /// The value of the key is not a limiter.
     pub fn open(call: &'call Call, index: usize, access: Access) -> Result<Key<'call>, Failure> {
         let (ctx, name) = (call.context(), call.string(index));
         let mode = match access {
@@ -61,14 +61,15 @@ impl<'call> Key<'call> {
         }
     }
 
-    /// The limiter, `None` when the key does not exist.
+    /// The limiter; `None` if the key does not exist.
     pub fn limiter(&self) -> Option<&Limiter> {
         // SAFETY: nothing else refers to the value while the key is open, and it is borrowed as
         // long as `self`.
         self.limiter.map(|limiter| unsafe { limiter.as_ref() })
     }
 
-    /// The limiter, an empty one when the key does not exist. The key is open for writing.
+    /// The limiter. Creates an empty one if the key does not exist. The key must be open for
+    /// writing.
     fn limiter_mut(&mut self) -> &mut Limiter {
         let mut limiter = *self.limiter.get_or_insert_with(|| {
             let limiter = NonNull::from(Box::leak(Box::<Limiter>::default()));
@@ -84,21 +85,21 @@ impl<'call> Key<'call> {
         unsafe { limiter.as_mut() }
     }
 
-    /// The limiter, to be changed in place; `None` when the key does not exist. The key is open for
-    /// writing, and [`Key::changed`] follows a change.
+    /// The limiter, to be changed in place; `None` if the key does not exist. The key must be open
+    /// for writing, and the caller must call [`Key::changed`] after a change.
     pub fn stored_mut(&mut self) -> Option<&mut Limiter> {
         // SAFETY: as in `limiter`, and `self` is borrowed mutably.
         self.limiter.map(|mut limiter| unsafe { limiter.as_mut() })
     }
 
-    /// Applies an effect and moves the TTL where it says. The key is open for writing.
+    /// Applies an effect and sets the TTL if the effect says so. The key must be open for writing.
     pub fn apply(&mut self, effect: &Effect) {
         let is_new = self.limiter.is_none();
         let limiter = self.limiter_mut();
         let begins =
             effect.laid.is_some_and(|laid| laid.blocked_until_ms > limiter.laid().blocked_until_ms);
         limiter.apply(effect);
-        // A replica may have lost the key by itself, and is not told the TTL again.
+        // A replica may have expired the key by itself, and the effect does not repeat the TTL.
         let expire_at_ms = effect.expire_at_ms.or(is_new.then(|| limiter.expire_at_ms()));
         self.changed(expire_at_ms);
         if begins {
@@ -106,8 +107,9 @@ impl<'call> Key<'call> {
         }
     }
 
-    /// Moves the TTL, if it is to be moved, and tells clients that WATCH or track the key. The
-    /// module switched off the server's own signal, which would go out for denials too.
+    /// Sets the TTL, if given, and signals the change to clients that WATCH or track the key. The
+    /// module switched off the server's own signal, since the server would send it for denials
+    /// too.
     pub fn changed(&self, expire_at_ms: Option<i64>) {
         // SAFETY: the key is open for writing; context and name belong to the running command.
         unsafe {
@@ -127,7 +129,7 @@ impl<'call> Key<'call> {
         }
     }
 
-    /// Makes this limiter the value. The key is open for writing.
+    /// Makes this limiter the value of the key, which must be open for writing.
     pub fn replace(&mut self, limiter: Limiter) {
         *self.limiter_mut() = limiter;
         self.changed(None);

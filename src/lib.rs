@@ -3,30 +3,30 @@
 //!
 //! # Layout
 //!
-//! A module imports only those that stand below it, so no two import each other, not even around a
-//! corner. (Of [`waiting`] that holds file by file: its queue is below all that tells it of
-//! changes.)
+//! A module imports only modules below it in the table, so no two files import each other,
+//! directly or in a circle. (For [`waiting`] this is true file by file: `open_keys` and `policies`
+//! import its queue.)
 //!
 //! | module | what it is for |
 //! |---|---|
-//! | [`registry`], [`metrics`] | the list of the commands and their registration; what `INFO rl` tells |
-//! | [`commands`] | one file a command: its declaration, its parser's call, its run |
+//! | [`registry`], [`metrics`] | the list of the commands and their registration; the fields of `INFO rl` |
+//! | [`commands`] | one file a command: its declaration, the call of its parser, its run |
 //! | [`waiting`] | clients that wait in the server for permits |
-//! | [`acquisition`] | from a request to a decision that is carried out, and its answer |
+//! | [`acquisition`] | from a request to a decision, its writes and its reply |
 //! | [`open_keys`] | the keys of one call: opened together, written together |
 //! | [`key`] | one open key, and what a call writes to it |
 //! | [`data_type`] | the native data type: how a limiter is saved, loaded, copied and freed |
-//! | [`policies`], [`top`], [`rules`] | what is kept beside the keys: policies, the keys denied most, rules parsed before |
-//! | [`propagation`], [`listener`], [`save_points`] | sending what a call changed; whether anyone listens to that; counting it where nobody does |
+//! | [`policies`], [`top`], [`rules`] | state beside the keys: policies, the keys denied most, rules parsed before |
+//! | [`propagation`], [`listener`], [`save_points`] | sends the changes of a call; checks whether anyone listens to them; counts them if not |
 //! | [`description`], [`command`], [`entry`] | a command: its form for the server, the guard before its run, its declaration |
-//! | [`counters`] | what became of calls, counted |
-//! | [`reply`], [`failure`] | how a call is answered, and why it fails |
-//! | [`call`] | what a command knows of its call: arguments, moment, origin |
+//! | [`counters`] | counts the outcomes of calls |
+//! | [`reply`], [`failure`] | the replies to a call, and the errors |
+//! | [`call`] | one call of a command: its arguments, moment and origin |
 //! | [`config`], [`log`] | the configuration, the server's log |
 //! | [`api`] | functions and clocks of the server, and the proof of its main thread |
 //!
-//! The limiter itself is in `rl_core`, which knows nothing of Redis and has no `unsafe`. Here
-//! `unsafe` is where the server's API is called, and in the callbacks that it calls.
+//! The limiter itself is in `rl_core`, which knows nothing of Redis and has no `unsafe`. This
+//! crate uses `unsafe` only to call the server's API, and in the callbacks that the server calls.
 
 mod acquisition;
 mod api;
@@ -73,8 +73,7 @@ fn init(ctx: &Context, args: &[RedisString]) -> Status {
     }
 }
 
-/// The package's version as the server shows it in `MODULE LIST`: two digits each for minor and
-/// patch.
+/// The package's version as `MODULE LIST` shows it: two digits each for minor and patch.
 const VERSION: i32 = {
     const fn number(digits: &str) -> i32 {
         match i32::from_str_radix(digits, 10) {

@@ -1,10 +1,10 @@
-//! Whether anyone listens to what the module propagates.
+//! Finds out whether anyone listens to what the module propagates.
 //!
-//! Building an effect and handing it over is a fifth of what a grant costs, and a server without an
-//! AOF, replicas or a replication backlog drops it at once. On such a server the module only counts
-//! the change, for the save points ([`crate::save_points`]).
+//! Building an effect and passing it to the server is a fifth of the cost of a grant, and a server
+//! without an AOF, replicas or a replication backlog drops it at once. On such a server the module
+//! only counts the change, for the save points (see [`crate::save_points`]).
 //!
-//! The module checks once a second whether anyone is listening, and assumes so again upon each
+//! The module checks once a second whether anyone is listening. It assumes so again upon each
 //! event with which a listener can begin. A listener starts from the data of some moment and
 //! receives what follows it. That moment is
 //!
@@ -15,13 +15,13 @@
 //! - a change of role: a backlog and its history outlive it.
 //!
 //! In a cluster the module always assumes a listener, since a slot that migrates has one that no
-//! field of INFO shows. So no listener misses a change that its data lack, on Redis 7.0 to 8.2 and
-//! on Valkey 8.0 to 9.1; check that for each new server.
+//! field of INFO shows. So no listener misses a change that its data lack. This was checked on
+//! Redis 7.0 to 8.2 and Valkey 8.0 to 9.1; check it again for each new server.
 //!
-//! A backlog begins with the `SYNC` or `PSYNC` of a first replica, which no event announces, and it
-//! may lack changes until its fork. No replica has data from that time. A client that asks by hand
-//! for the history of such a backlog gets it with gaps, but never a call to run by a clock of its
-//! own.
+//! A backlog begins with the `SYNC` or `PSYNC` of a first replica. No event announces that, so the
+//! backlog may lack changes until its fork. No replica has data from that time. A client that asks
+//! by hand for the history of such a backlog gets it with gaps, but never a call that it would run
+//! by a clock of its own.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -34,11 +34,11 @@ use redis_module_macros::{cron_event_handler, role_changed_event_handler};
 use crate::api::{api, live_clock_ms};
 use crate::save_points;
 
-/// How often the server is asked, which takes 10 µs.
+/// The interval between checks. A check takes 10 µs.
 const CHECK_EVERY_MS: i64 = 1000;
 
-/// Whether the server announces the events with which listeners begin. If it does not, the module
-/// always assumes one.
+/// Whether the server announces the events with which listeners begin. If not, the module always
+/// assumes a listener.
 static TOLD_OF_BEGINNINGS: AtomicBool = AtomicBool::new(false);
 static IS_HEARD: AtomicBool = AtomicBool::new(true);
 static CHECKED_AT_MS: AtomicI64 = AtomicI64::new(0);
@@ -51,13 +51,13 @@ pub fn is_heard() -> bool {
 fn find_listener(ctx: &Context) -> bool {
     // SAFETY: `ctx` is the context of the running callback.
     let flags = unsafe { api!(RedisModule_GetContextFlags)(ctx.ctx) } as u32;
-    // While an AOF is loaded the server says that it has none.
+    // While the server loads an AOF, its flags say that it has none.
     let hidden = raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_CLUSTER;
     let listener = raw::REDISMODULE_CTX_FLAGS_AOF | raw::REDISMODULE_CTX_FLAGS_SLAVE;
     if flags & (hidden | listener) != 0 {
         return true;
     }
-    // SAFETY: as above. The crate would do it, but never frees its strings in a callback.
+    // SAFETY: as above. The crate's wrapper would never free its strings in a callback.
     unsafe {
         let info = api!(RedisModule_GetServerInfo)(ctx.ctx, c"replication".as_ptr());
         let is_zero = |field: &CStr| {
@@ -86,7 +86,7 @@ fn on_role(_: &Context, _: ServerRole) {
     begin();
 }
 
-/// A listener may begin here.
+/// Called at an event with which a listener can begin.
 unsafe extern "C" fn on_begin(
     _: *mut raw::RedisModuleCtx,
     _: raw::RedisModuleEvent,
@@ -102,7 +102,7 @@ fn begin() {
     save_points::begin();
 }
 
-/// Asks the server to announce forks, and what it saves without one.
+/// Asks the server to announce forks, and saves without a fork.
 pub fn subscribe(ctx: &Context) {
     let told = [raw::REDISMODULE_EVENT_FORK_CHILD, raw::REDISMODULE_EVENT_PERSISTENCE].map(|id| {
         let event = raw::RedisModuleEvent { id, dataver: 1 };

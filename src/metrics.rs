@@ -1,4 +1,4 @@
-//! `INFO rl`: counters, configuration, and the state of what the module keeps beside the keys.
+//! `INFO rl`: counters, configuration, and the state that the module keeps beside the keys.
 
 use std::ffi::{CStr, CString};
 use std::io::Write;
@@ -11,12 +11,13 @@ use crate::counters::{self, Counts, WaitEnd};
 use crate::waiting::queue;
 use crate::{config, listener, policies, rules, top};
 
-/// Writes fields in the server's own style. The crate's builder takes quadratic time, and there can
-/// be thousands of names.
+/// Writes fields in the server's own style. The crate's builder takes quadratic time, and there
+/// can be thousands of names.
 struct Section(*mut raw::RedisModuleInfoCtx);
 
 impl Section {
-    /// Whether the section is asked for. Without a name it is that of the module.
+    /// Begins the section, and returns whether it was asked for. Without a name, it is the
+    /// module's own section.
     fn begin(&self) -> bool {
         // SAFETY: the context is that of the running `INFO`.
         let begun = unsafe { api!(RedisModule_InfoAddSection)(self.0, c"".as_ptr()) };
@@ -40,8 +41,8 @@ impl Section {
         self.named_counts(&mut Vec::new(), "", name.as_bytes(), counts);
     }
 
-    /// Writes a field as the server would write a dictionary, but in one call: there can be a
-    /// hundred thousand of them. `text` is room to write in.
+    /// Writes a field in the form of a dictionary of the server, but in one call, since there can
+    /// be a hundred thousand of them. `text` is a buffer to write in.
     fn named_counts(&self, text: &mut Vec<u8>, prefix: &str, name: &[u8], counts: Counts) {
         text.clear();
         text.extend([prefix.as_bytes(), name, b"\0"].into_iter().flatten());
@@ -59,7 +60,7 @@ impl Section {
     }
 }
 
-// The macro cannot read C string literals, so the work is done elsewhere.
+// The macro cannot read C string literals, so `fill` does the work.
 #[info_command_handler]
 fn info(ctx: &InfoContext, for_crash_report: bool) -> RedisResult<()> {
     fill(&Section(ctx.ctx), for_crash_report);
@@ -84,13 +85,13 @@ fn fill(section: &Section, for_crash_report: bool) {
     for (name, value) in config::shown() {
         section.text(&format!("config_{}", name.replace('-', "_")), &value);
     }
-    // A crash may have struck in the middle of a change, and may be reported by another thread.
+    // A crash may have struck in the middle of a change, and another thread may report it.
     if !for_crash_report {
         guarded_fields(section);
     }
 }
 
-/// The fields whose state only the main thread may look at.
+/// The fields with state that only the main thread may read.
 fn guarded_fields(section: &Section) {
     // SAFETY: outside a crash report, only `INFO` on the main thread comes here.
     let main = unsafe { MainThread::in_callback() };

@@ -15,7 +15,7 @@ use crate::key::{Access, Key};
 use crate::propagation::Outbox;
 use crate::waiting::queue;
 
-/// See the file's head.
+/// The open keys of a call.
 pub struct OpenKeys<'call> {
     call: &'call Call,
     keys: SmallVec<[Key<'call>; FEW]>,
@@ -23,15 +23,17 @@ pub struct OpenKeys<'call> {
 }
 
 impl<'call> OpenKeys<'call> {
-    /// None yet.
+    /// An empty set of keys.
     pub fn new(call: &'call Call) -> OpenKeys<'call> {
         OpenKeys { call, keys: SmallVec::new(), outbox: Outbox::new(call) }
     }
 
-    /// Opens the keys that the first `count` arguments are. In place, since it is many bytes.
+    /// Opens the keys named by the first `count` arguments. Works in place, since a return value
+    /// would copy many bytes.
     ///
     /// # Errors
-    /// Keys of several hash slots where that is validated, or a key whose value is no limiter.
+    /// The keys are in several hash slots and the module must validate them, or the value of a key
+    /// is not a limiter.
     pub fn open(&mut self, count: usize, access: Access) -> Result<(), Failure> {
         check_slots(self.call, count)?;
         for index in 0..count {
@@ -40,23 +42,24 @@ impl<'call> OpenKeys<'call> {
         Ok(())
     }
 
-    /// How many there are.
+    /// The number of keys.
     pub fn count(&self) -> usize {
         self.keys.len()
     }
 
-    /// The limiter under a key, `None` when there is none.
+    /// The limiter under a key; `None` if there is none.
     pub fn limiter(&self, key: usize) -> Option<&Limiter> {
         self.keys.get(key)?.limiter()
     }
 
-    /// The limiter under a key, to be changed in place. [`OpenKeys::changed`] follows a change.
+    /// The limiter under a key, to be changed in place. The caller must call [`OpenKeys::changed`]
+    /// after a change.
     pub fn limiter_mut(&mut self, key: usize) -> Option<&mut Limiter> {
         self.keys.get_mut(key)?.stored_mut()
     }
 
-    /// The limiters that are ahead of the clock, as they are to be read. After all keys were opened, so
-    /// that the processor waits for the memory of all limiters at once.
+    /// The corrections of limiters that are ahead of the clock. Runs once all keys are open, so
+    /// that the processor fetches the memory of all limiters at the same time.
     pub fn corrections(&self, now_ms: i64) -> Corrections {
         Corrections::of(self.count(), now_ms, |key| self.limiter(key))
     }
@@ -66,7 +69,7 @@ impl<'call> OpenKeys<'call> {
         !self.call.is_out_of_memory()
     }
 
-    /// Sees to a limiter that was changed in place as this effect would have changed it.
+    /// Completes a change in place: sets the TTL, wakes waiters and records the effect.
     pub fn changed(
         &mut self,
         key: usize,
@@ -81,7 +84,7 @@ impl<'call> OpenKeys<'call> {
         self.outbox.put(key, || limiter.map(effect));
     }
 
-    /// Applies an effect to a key, which begins to exist if need be.
+    /// Applies an effect to a key. Creates the key if it does not exist.
     pub fn apply(&mut self, key: usize, effect: &Effect) {
         if let Some(key) = self.keys.get_mut(key) {
             key.apply(effect);
@@ -90,14 +93,14 @@ impl<'call> OpenKeys<'call> {
         self.outbox.put(key, || Some(effect));
     }
 
-    /// Sends on what was done, as one command and in the order in which it was done.
+    /// Sends all changes on as one command, in the order in which they were made.
     pub fn send(&self) {
         self.outbox.send();
     }
 }
 
-/// Tells the queue that a key, an argument, changed: the first who waits for it may be served now,
-/// or the key may deny everyone for longer than they wait.
+/// Tells the queue that the key named by an argument has changed. The first waiter of the key may
+/// now be served, or the key may deny waiters for longer than they wait.
 #[inline(always)]
 fn wake(call: &Call, key: usize, may_deny_longer: bool) {
     if queue::waiters() > 0 {
@@ -108,7 +111,7 @@ fn wake(call: &Call, key: usize, may_deny_longer: bool) {
     }
 }
 
-/// Refuses keys of different hash slots where the server does not.
+/// Refuses keys of several hash slots if the configuration says that the module must.
 fn check_slots(call: &Call, keys: usize) -> Result<(), Failure> {
     if keys < 2 || !config::validates_slots() {
         return Ok(());

@@ -1,14 +1,15 @@
-//! The policies of this server: kept in the module, saved beside the keys, sent to replicas.
+//! The policies of this server. They are kept in the module, saved beside the keys and sent to
+//! replicas.
 //!
-//! They belong to the server, not to a hash slot: in a cluster they are set on each primary. A
-//! primary without policies sends none, so they are cleared when a load or a full sync begins. They
-//! are not part of an AOF that was rewritten without its RDB preamble.
+//! Policies belong to the server, not to a hash slot: in a cluster they are set on each primary. A
+//! primary without policies sends none, so the module clears them when a load or a full sync
+//! begins. An AOF that was rewritten without its RDB preamble does not contain them.
 //!
-//! With `repl-diskless-load swapdb` a replica keeps its data until a full sync is complete, and may
-//! answer reads from them. Until then the policies that arrive are kept aside, as the server keeps
-//! the data that arrive.
+//! With `repl-diskless-load swapdb`, a replica keeps its data until a full sync is complete, and
+//! may answer reads from them. Until then the module sets the arriving policies aside, as the
+//! server does with the arriving data.
 //!
-//! Each tick of the server's clock forgets up to a thousand policies whose time ran out.
+//! Each tick of the server's clock forgets up to a thousand policies that have ended.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -26,16 +27,16 @@ use crate::api::{MainThread, api, clock_ms};
 use crate::waiting::queue;
 use crate::{counters, log};
 
-/// How many policies a tick forgets, which takes about 0.5 ms.
+/// The number of policies that a tick forgets, which takes about 0.5 ms.
 const A_SLICE: usize = 1000;
 
 lazy_static! {
     static ref POLICIES: RedisGILGuard<Policies> = RedisGILGuard::default();
-    /// The policies of a full sync that is going on beside the data, as far as they have arrived.
+    /// The policies of a full sync that loads beside the data, as far as they have arrived.
     static ref ASIDE: RedisGILGuard<Option<Policies>> = RedisGILGuard::default();
 }
 
-/// Looks at the policies, or changes them.
+/// Calls `look`, which may read or change the policies.
 pub fn with<T>(lock: &impl RedisLockIndicator, look: impl FnOnce(&mut Policies) -> T) -> T {
     look(&mut POLICIES.lock(lock))
 }
@@ -66,15 +67,15 @@ fn on_loading(ctx: &Context, event: LoadingSubevent) {
     }
 }
 
-/// A full sync beside the data begins or ends. Every server tells of the beginning before it tells
-/// [`on_loading`], and of the end afterwards.
+/// A full sync beside the data begins or ends. Every server announces the beginning before it
+/// calls [`on_loading`], and the end afterwards.
 unsafe extern "C" fn on_load_aside(
     _: *mut raw::RedisModuleCtx,
     _: raw::RedisModuleEvent,
     event: u64,
     _: *mut c_void,
 ) {
-    // SAFETY: the server tells of events on its main thread.
+    // SAFETY: the server announces events on its main thread.
     let main = unsafe { MainThread::in_callback() };
     let mut aside = ASIDE.lock(&main);
     if event == raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_STARTED {
@@ -83,12 +84,12 @@ unsafe extern "C" fn on_load_aside(
         && event == raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_COMPLETED
     {
         *POLICIES.lock(&main) = loaded;
-        // The data have changed as well, which has no event of its own.
+        // The data have changed as well, and no other event says so.
         queue::all_changed(&main);
     }
 }
 
-/// Asks the server to tell of full syncs beside the data, and says whether it does.
+/// Asks the server to announce full syncs beside the data. Returns whether it does.
 pub fn subscribe(ctx: &Context) -> bool {
     let loads = raw::RedisModuleEvent { id: raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD, dataver: 1 };
     // SAFETY: `ctx` is the context of the load.
@@ -100,7 +101,7 @@ fn on_cron(ctx: &Context, _: u64) {
     POLICIES.lock(ctx).prune(clock_ms(), A_SLICE);
 }
 
-/// All policies in their stored form, `None` if there are none.
+/// All policies in their stored form; `None` if there are none.
 fn encoded(main: &MainThread) -> Option<Vec<u8>> {
     let policies = POLICIES.lock(main);
     let mut entries = policies.iter().peekable();
@@ -108,8 +109,8 @@ fn encoded(main: &MainThread) -> Option<Vec<u8>> {
     Some(encode(entries))
 }
 
-/// Saves the policies beside the keys. Servers before 7.2 call this one, and write a header even if
-/// it writes nothing.
+/// Saves the policies beside the keys. Servers before 7.2 call this one, and write a header even
+/// if it writes nothing.
 pub unsafe extern "C" fn aux_save_always(io: *mut raw::RedisModuleIO, _: c_int) {
     // SAFETY: the server saves on its main thread, or in a child, and `io` is that save.
     unsafe { save(io, encoded(&MainThread::in_callback()).unwrap_or_default()) };
@@ -126,20 +127,20 @@ pub unsafe extern "C" fn aux_save(io: *mut raw::RedisModuleIO, _: c_int) {
 }
 
 /// # Safety
-/// `io` is the save that is going on.
+/// `io` is the save under way.
 unsafe fn save(io: *mut raw::RedisModuleIO, bytes: Vec<u8>) {
     // SAFETY: `io` is the caller's; the buffer outlives the call.
     unsafe { api!(RedisModule_SaveStringBuffer)(io, bytes.as_ptr().cast(), bytes.len()) };
 }
 
-/// Loads what either of them saved.
+/// Loads what [`aux_save`] or [`aux_save_always`] saved.
 pub unsafe extern "C" fn aux_load(io: *mut raw::RedisModuleIO, _: c_int, _: c_int) -> c_int {
     // SAFETY: the server loads on its main thread.
     let main = unsafe { MainThread::in_callback() };
     let load = || {
         let mut len = 0;
-        // SAFETY: `io` is the load that is going on. The buffer is null after an I/O error, else
-        // ours to free.
+        // SAFETY: `io` is the load under way. The buffer is null after an I/O error; otherwise we
+        // must free it.
         unsafe {
             let buffer = api!(RedisModule_LoadStringBuffer)(io, &mut len);
             if buffer.is_null() {

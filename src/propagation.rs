@@ -1,4 +1,4 @@
-//! What a call changed, sent to the replicas and the AOF: results with absolute times, never the
+//! Sends the changes of a call to the replicas and the AOF: results with absolute times, never the
 //! request.
 
 use std::borrow::Borrow;
@@ -27,18 +27,18 @@ pub struct Outbox<'call> {
     has_changed: bool,
     /// The first effect, encoded, with its key. Most calls have no other.
     first: Option<(usize, Blob)>,
-    /// All effects, once there are several: a key, its effect, the next key and so on. The effects are
-    /// ours to free.
+    /// All effects, once there are several: a key, its effect, the next key and so on. We must
+    /// free the effects.
     argv: SmallVec<[*mut raw::RedisModuleString; 16]>,
 }
 
 impl<'call> Outbox<'call> {
-    /// Nothing yet.
+    /// An empty outbox.
     pub fn new(call: &'call Call) -> Outbox<'call> {
         Outbox { call, has_changed: false, first: None, argv: SmallVec::new() }
     }
 
-    /// Adds the effect on a key, an argument. Made only if anyone listens.
+    /// Adds the effect on the key named by an argument. Makes the effect only if anyone listens.
     #[inline(always)]
     pub fn put<E: Borrow<Effect>>(&mut self, key: usize, effect: impl FnOnce() -> Option<E>) {
         self.has_changed = true;
@@ -49,7 +49,7 @@ impl<'call> Outbox<'call> {
         }
     }
 
-    /// A function of its own, since it takes much of the stack.
+    /// A function of its own, since it uses much of the stack.
     #[inline(never)]
     fn encode(&mut self, key: usize, effect: &Effect) {
         let mut blob = Blob::new();
@@ -71,7 +71,8 @@ impl<'call> Outbox<'call> {
         });
     }
 
-    /// Sends them as one command. If nobody listens, only counts that something changed.
+    /// Sends the effects as one command. If there is no listener, only counts that something
+    /// changed.
     pub fn send(&self) {
         let ctx = self.call.context();
         if let Some((key, blob)) = &self.first {
@@ -84,7 +85,7 @@ impl<'call> Outbox<'call> {
             }
         } else if !self.argv.is_empty() {
             let (strings, len) = (self.argv.as_ptr().cast_mut(), self.argv.len());
-            // SAFETY: "v" takes a vector of strings and its length. The server retains what it keeps.
+            // SAFETY: "v" takes a vector of strings and its length. The server retains them.
             unsafe {
                 api!(RedisModule_Replicate)(ctx, EFFECT.as_ptr(), c"v".as_ptr(), strings, len);
             }
@@ -98,7 +99,7 @@ impl<'call> Outbox<'call> {
 impl Drop for Outbox<'_> {
     fn drop(&mut self) {
         for blob in self.argv.iter().skip(1).step_by(2) {
-            // SAFETY: made by `push`, and not used any more.
+            // SAFETY: `push` made it, and it is not used any more.
             unsafe { api!(RedisModule_FreeString)(self.call.context(), *blob) };
         }
     }
@@ -114,7 +115,7 @@ pub fn send_policies(call: &Call, blob: &[u8]) {
     }
 }
 
-/// Sends a call on as it came.
+/// Replicates a call exactly as it came.
 pub fn send_verbatim(call: &Call) {
     // SAFETY: the context is that of the running command.
     unsafe { api!(RedisModule_ReplicateVerbatim)(call.context()) };

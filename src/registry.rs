@@ -1,6 +1,6 @@
 //! Registers the data type and the commands.
 //!
-//! The crate's macro is not used, since it needs a function that servers before 7.2 lack.
+//! Does not use the crate's macro, since that needs a function that servers before 7.2 lack.
 
 use std::ffi::{CStr, CString};
 
@@ -53,10 +53,10 @@ const COMMANDS: &[Registered] = &[
     of::<ApplyPolicy>(),
 ];
 
-/// The command with a name of redis-cell, which is there only if the configuration says so.
+/// The command named after that of redis-cell. It exists only if the configuration says so.
 const THROTTLE: Registered = of::<Throttle>();
 
-/// The command that only has subcommands, and these.
+/// The command that only has subcommands, and its subcommands.
 const POLICY: Registered = Registered { entry: policy::CONTAINER, run: None };
 const POLICY_SUBCOMMANDS: &[Registered] = &[
     of::<policy::Set>(),
@@ -66,11 +66,12 @@ const POLICY_SUBCOMMANDS: &[Registered] = &[
     of::<policy::Help>(),
 ];
 
-/// The module takes part in the atomic slot migration of Valkey 9.1 and later: values travel as
-/// effects, which are applied as they come. The bit is not in the header that the crate ships.
+/// Option of a module that supports the atomic slot migration of Valkey 9.1 and later: values
+/// travel as effects, which are applied as they come. The header that the crate ships does not
+/// have this bit.
 const ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 
-/// Tells the server what the module can deal with.
+/// Tells the server which features the module supports.
 fn set_options(ctx: &Context) {
     // SAFETY: `ctx` is the context of the load; the API table is only read.
     unsafe {
@@ -142,7 +143,7 @@ fn accepted(status: c_int, entry: &Entry) -> Result<(), String> {
     }
 }
 
-/// Tells the server what it shows about a command that was created.
+/// Gives the server the documentation and the ACL categories of a command that was created.
 fn tell(ctx: &Context, entry: &Entry, full_name: &CStr) -> Result<(), String> {
     // SAFETY: `ctx` is the context of the load; the command was created before.
     unsafe {
@@ -153,10 +154,11 @@ fn tell(ctx: &Context, entry: &Entry, full_name: &CStr) -> Result<(), String> {
     Ok(())
 }
 
-/// Puts a command into the ACL categories of its flags, on servers that let modules do so (7.2).
+/// Puts a command into the ACL categories of its flags, on servers that let modules do so (from
+/// 7.2).
 ///
 /// # Safety
-/// The command is one that the server handed out while it loads the module.
+/// The server returned the command while loading the module.
 unsafe fn set_categories(command: *mut raw::RedisModuleCommand, flags: &CStr) {
     let flags = flags.to_string_lossy();
     let categories = flags.split(' ').filter_map(|flag| match flag {

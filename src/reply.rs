@@ -1,4 +1,4 @@
-//! How a call is answered: each function adds one element to its reply.
+//! The reply to a call. Each function adds one element to it.
 
 use std::ffi::CStr;
 
@@ -7,13 +7,13 @@ use crate::call::Call;
 use crate::failure::Failure;
 
 impl Call {
-    /// Begins the answer with an array of `len` elements, which follow.
+    /// Begins an array of `len` elements. The calls that follow add them.
     pub fn reply_array(&self, len: usize) {
         // SAFETY: the context is that of the running command.
         unsafe { api!(RedisModule_ReplyWithArray)(self.context(), len as _) };
     }
 
-    /// Answers integers, one after the other.
+    /// Replies integers, one after the other.
     pub fn reply_integers(&self, integers: &[i64]) {
         // SAFETY: the context is that of the running command.
         unsafe {
@@ -23,18 +23,18 @@ impl Call {
         }
     }
 
-    /// Begins the answer with a map of `len` fields, which follow (a flat array in RESP2).
+    /// Begins a map of `len` fields (a flat array in RESP2). The calls that follow add them.
     pub fn reply_map(&self, len: usize) {
         // SAFETY: the context is that of the running command.
         unsafe { api!(RedisModule_ReplyWithMap)(self.context(), len as _) };
     }
 
-    /// Answers a string.
+    /// Replies a string.
     pub fn reply_string(&self, string: &str) {
         self.reply_bytes(string.as_bytes());
     }
 
-    /// Answers a string of any bytes.
+    /// Replies a string of any bytes.
     pub fn reply_bytes(&self, bytes: &[u8]) {
         // SAFETY: the context is that of the running command; the server copies the buffer.
         unsafe {
@@ -46,25 +46,25 @@ impl Call {
         };
     }
 
-    /// Answers null.
+    /// Replies null.
     pub fn reply_null(&self) {
         // SAFETY: the context is that of the running command.
         unsafe { api!(RedisModule_ReplyWithNull)(self.context()) };
     }
 
-    /// Answers `OK`.
+    /// Replies `OK`.
     pub fn reply_ok(&self) {
         // SAFETY: the context is that of the running command.
         unsafe { api!(RedisModule_ReplyWithSimpleString)(self.context(), c"OK".as_ptr()) };
     }
 
-    /// Answers an error, with its code at the front.
+    /// Replies an error. The message begins with its code.
     pub fn reply_error(&self, message: &CStr) {
         // SAFETY: the context is that of the running command, and the message outlives the call.
         unsafe { api!(RedisModule_ReplyWithError)(self.context(), message.as_ptr()) };
     }
 
-    /// Answers why a command failed.
+    /// Replies the reason for which a command failed.
     pub fn reply_failure(&self, failure: &Failure) {
         self.reply_error(&failure.message());
     }

@@ -1,5 +1,5 @@
-//! The rules of a call that stand in one argument. A string that came before is not parsed again:
-//! see [`rl_core::grammar::remembered`].
+//! The rules of a call that takes them as one argument. A string that came before is not parsed
+//! again: see [`rl_core::grammar::remembered`].
 
 use std::rc::Rc;
 
@@ -18,8 +18,8 @@ use crate::failure::Failure;
 /// The rules of a call: one for all keys, or one for each.
 pub type Rules<'call> = SmallVec<[Named<'call>; FEW]>;
 
-/// Reads a call whose rules are one argument, and goes on with a copy of them, which policies may
-/// change.
+/// Reads a call whose rules are one argument, and calls `go_on` with a copy of them, which
+/// policies may change.
 pub fn with_rules<T>(
     call: &Call,
     form: Form,
@@ -38,21 +38,21 @@ pub fn with_rules<T>(
     go_on(&request, &mut rules)
 }
 
-/// Strings that an application repeats are few: one for each endpoint, mostly.
+/// Applications repeat few strings: mostly one for each endpoint.
 const PLACES: usize = 256;
 
 lazy_static! {
-    /// It counts references to its entries without atomics, so these must stay on the main thread,
-    /// as they do: nothing here hands one to another thread.
+    /// The table counts references to its entries without atomics, so they must stay on the main
+    /// thread. They do: nothing here passes one to another thread.
     static ref TABLE: RedisGILGuard<Table> = RedisGILGuard::new(Table::new(PLACES));
 }
 
-/// The rules of a string, `None` when it is to be parsed.
+/// The rules of a string; `None` if the caller must parse it.
 fn recall(main: &MainThread, text: &[u8], form: Form) -> Option<Rc<Remembered>> {
     TABLE.lock(main).recall(text, form)
 }
 
-/// What `INFO rl` tells of the table.
+/// The figures of the table in `INFO rl`.
 pub struct Figures {
     /// Strings that were parsed.
     pub parsed: u64,
@@ -62,7 +62,7 @@ pub struct Figures {
     pub bytes: usize,
 }
 
-/// See [`Figures`].
+/// The figures of the table.
 pub fn figures(main: &MainThread) -> Figures {
     let table = TABLE.lock(main);
     let (count, bytes) = table.size();

@@ -1,7 +1,8 @@
 //! A whole call: over all its limiters, or over none.
 //!
-//! [`acquire`] is the way in which the module, the simulator, the benchmarks and the tests make a call.
-//! They differ in where their limiters are ([`Limiters`]) and in what they want to know ([`Told`]).
+//! The module, the simulator, the benchmarks and the tests all make calls through [`acquire`].
+//! They differ in where their limiters are ([`Limiters`]) and in what they want to know about the
+//! decision ([`Told`]).
 
 use std::{fmt, slice};
 
@@ -28,10 +29,11 @@ impl fmt::Display for NoMemory {
     }
 }
 
-/// Decides a call and takes what it grants. Returns the decision and the answer of the binding limiter.
+/// Decides a call and takes what it grants. Returns the decision and the answer of the binding
+/// limiter.
 ///
 /// # Errors
-/// The call needs memory, and there is none.
+/// The call needs memory, and `limiters` may not grow. Nothing is changed.
 #[inline(always)]
 pub fn acquire<L: Limiters>(
     limiters: &mut L,
@@ -48,7 +50,7 @@ pub fn acquire<L: Limiters>(
     acquire_in_full(limiters, corrections, terms, told)
 }
 
-/// Apart, since it takes much of the stack.
+/// A function of its own, since it uses much of the stack.
 #[inline(never)]
 fn acquire_in_full<L: Limiters>(
     limiters: &mut L,
@@ -93,7 +95,7 @@ pub fn peek<L: Limiters>(
     (decision, verdict_of(&decision, &parts))
 }
 
-/// Decides over one limiter, which is not ahead of the clock, and changes nothing.
+/// Decides over one limiter and changes nothing. The limiter must not be ahead of the clock.
 pub fn look_at_one<T>(
     stored: Option<&Limiter>,
     ask: &Ask,
@@ -107,7 +109,7 @@ pub fn look_at_one<T>(
 
 type Parts<'a> = SmallVec<[Part<'a>; FEW]>;
 
-/// In place: they are two kilobytes, and would be copied.
+/// Fills them in place: a return value would copy two kilobytes.
 fn fill<'a, L: Limiters>(parts: &mut Parts<'a>, limiters: &'a L, corrections: &'a Corrections) {
     for place in 0..limiters.count() {
         if let Some(ask) = limiters.ask(place) {

@@ -1,10 +1,10 @@
-//! Limiters that are ahead of the clock: what a call reads instead, and what it writes first.
+//! Corrections of limiters that are ahead of the clock. A call reads and writes these first.
 
 use crate::effect::Effect;
 use crate::limiter::Limiter;
 
-/// Limiters whose stored time is ahead of the clock, because that stepped back, as they are to be read
-/// instead.
+/// Limiters whose stored times are ahead of the clock, which stepped back, in their corrected
+/// form.
 #[derive(Debug, Default)]
 pub struct Corrections(Vec<Correction>);
 
@@ -16,7 +16,7 @@ struct Correction {
 }
 
 impl Corrections {
-    /// Looks at that many limiters.
+    /// Looks at `count` limiters.
     #[inline(always)]
     pub fn of<'a>(
         count: usize,
@@ -38,17 +38,17 @@ impl Corrections {
         self.0.is_empty()
     }
 
-    /// The places of those that are.
+    /// The places of the limiters that are ahead.
     pub fn places(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().map(|correction| correction.place)
     }
 
-    /// The limiter at a place as it is to be read, given the one that is stored there.
+    /// The limiter to read at a place: the corrected one, or else `stored`.
     pub fn or<'a>(&'a self, place: usize, stored: Option<&'a Limiter>) -> Option<&'a Limiter> {
         if self.0.is_empty() {
             return stored;
         }
-        // In the order of their places, as they were looked at.
+        // They are sorted, since they were looked at in the order of their places.
         let corrected = self.0.binary_search_by_key(&place, |correction| correction.place);
         match corrected.ok().and_then(|at| self.0.get(at)) {
             Some(correction) => Some(&correction.limiter),
@@ -56,7 +56,7 @@ impl Corrections {
         }
     }
 
-    /// What makes each of them so, with its place.
+    /// The effects that correct them, with their places.
     pub fn effects(&self) -> impl Iterator<Item = (usize, &Effect)> {
         self.0.iter().map(|correction| (correction.place, &correction.effect))
     }

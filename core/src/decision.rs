@@ -1,7 +1,7 @@
-//! The decision over all limiters of a call: check every one, then deduct from all or from none.
+//! The decision over all limiters of a call: checks every one, then deducts from all or from none.
 //!
-//! [`decide`] changes nothing. It leaves a [`Verdict`] and an effect in each [`Part`]; the caller
-//! applies the effects, or drops them to have only asked.
+//! [`decide`] changes nothing. It leaves a [`Verdict`] and an effect in each [`Part`]. The caller
+//! applies the effects, or drops them if it only asks.
 
 pub use crate::part::{Part, Verdict};
 pub use crate::terms::{Ask, Terms};
@@ -9,19 +9,20 @@ pub use crate::terms::{Ask, Terms};
 /// The answer to the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// How many acquisitions were granted.
+    /// The number of acquisitions granted.
     pub granted: u64,
-    /// The largest wait over the denying limiters, in ms; -1 if one of them can never grant. 0 when
-    /// granted, or when a lease has lapsed: see [`Decision::has_lapsed`].
+    /// The largest wait over the denying limiters, in ms; -1 if one of them can never grant. 0 if
+    /// granted, or if a lease has lapsed: see [`Decision::has_lapsed`].
     pub retry_after_ms: i64,
-    /// The index of the limiter that binds: the one that denies for longest or, when granted,
-    /// allows the fewest further acquisitions.
+    /// The index of the binding limiter. If denied, the one that denies for longest; if granted,
+    /// the one that allows the fewest further acquisitions.
     pub binding: usize,
 }
 
 impl Decision {
-    /// Whether nothing was taken because a lease has lapsed that was only to be renewed. That is no
-    /// denial: the same call does not succeed later, however much room there is.
+    /// Whether nothing was taken because the call may only renew a lease, and the lease has
+    /// lapsed. That is no denial: the same call does not succeed later, however much room there
+    /// is.
     pub fn has_lapsed(&self, terms: &Terms<'_>) -> bool {
         terms.only_renew && self.granted == 0 && self.retry_after_ms == 0
     }
@@ -60,8 +61,8 @@ pub fn decide<'a>(parts: &mut [Part<'a>], terms: &Terms<'a>) -> Decision {
     Decision { granted, retry_after_ms, binding: binding_of_grant(parts, binds, terms.now_ms) }
 }
 
-/// What is answered when a lease has lapsed that was only to be renewed: nothing is taken, and no
-/// block begins. The first of those that lapsed binds.
+/// The decision if the call may only renew a lease that has lapsed: it takes nothing, and starts
+/// no block. The first limiter whose lease has lapsed binds.
 fn lapsed<'a>(parts: &mut [Part<'a>], terms: &Terms<'a>) -> Decision {
     let mut binding = None;
     for (i, part) in parts.iter_mut().enumerate() {
@@ -74,8 +75,8 @@ fn lapsed<'a>(parts: &mut [Part<'a>], terms: &Terms<'a>) -> Decision {
     Decision { granted: 0, retry_after_ms: 0, binding: binding.unwrap_or(0) }
 }
 
-/// The limiter that allows the fewest further acquisitions, then the one with the least remaining,
-/// then the first.
+/// The limiter that allows the fewest further acquisitions; among those, the one with the least
+/// remaining, then the first.
 fn binding_of_grant(parts: &[Part<'_>], binds: impl Fn(&Part<'_>) -> bool, now_ms: i64) -> usize {
     if parts.len() == 1 {
         return 0;
@@ -85,11 +86,11 @@ fn binding_of_grant(parts: &[Part<'_>], binds: impl Fn(&Part<'_>) -> bool, now_m
     candidates.min_by_key(key).map_or(0, |(i, _)| i)
 }
 
-/// The denying limiter with the largest wait, of which "never" is the largest; then the first.
+/// The denying limiter with the largest wait, then the first. "Never" is the largest wait.
 fn binding_of_denial(parts: &[Part<'_>], binds: impl Fn(&Part<'_>) -> bool) -> usize {
     let (mut binding, mut longest) = (0, 0);
     for (i, part) in parts.iter().enumerate().filter(|(_, part)| part.lacks_room() && binds(part)) {
-        // As an unsigned number -1 is the largest.
+        // As an unsigned number, -1 ("never") is the largest.
         let wait = part.verdict().retry_after_ms as u64;
         if wait > longest {
             (binding, longest) = (i, wait);

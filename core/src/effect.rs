@@ -1,8 +1,8 @@
-//! What a call does to one limiter: results with absolute times, never the request.
+//! The effect of a call on one limiter: a result with absolute times, never the request.
 //!
-//! The primary applies an effect and sends it on; a replica or an AOF replay applies the same one
-//! and never looks at a clock. Its size depends on neither the limiter's history nor its number of
-//! permits.
+//! The primary applies an effect and sends it on. A replica or an AOF replay applies the same
+//! effect and never looks at a clock. The size of an effect depends on neither the limiter's
+//! history nor the number of permits.
 
 use crate::algorithm::Change;
 use crate::laid::Laid;
@@ -19,7 +19,7 @@ pub struct Write {
     pub change: Change,
 }
 
-/// See the file's head. Parts that are `None` leave theirs as it is.
+/// A change of a limiter. Parts that are `None` leave theirs unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Effect {
     /// The permits in use.

@@ -11,7 +11,7 @@ use crate::part::Verdict;
 use crate::plain;
 use crate::terms::{Ask, Terms};
 
-/// The limiters of a call made at `now_ms`. There is always memory for more.
+/// The limiters of a call made at `now_ms`. They may always grow.
 #[derive(Debug)]
 pub struct InMemory<'a> {
     limiters: &'a mut [Option<Limiter>],
@@ -21,12 +21,12 @@ pub struct InMemory<'a> {
 }
 
 impl<'a> InMemory<'a> {
-    /// Limiters by their places, and what is asked of each.
+    /// The limiters of a call, and the request to each at the same place.
     pub fn new(limiters: &'a mut [Option<Limiter>], asks: &'a [Ask], now_ms: i64) -> InMemory<'a> {
         InMemory { limiters, asks, now_ms, effects: None }
     }
 
-    /// The same, and what is done to them is kept.
+    /// Also records the effects of the call.
     pub fn recorded(self) -> InMemory<'a> {
         InMemory { effects: Some(Vec::new()), ..self }
     }
@@ -36,7 +36,7 @@ impl<'a> InMemory<'a> {
         acquire(self, terms, told).unwrap_or_else(|NoMemory| unreachable!("there is memory"))
     }
 
-    /// What was done to them, in its order, if that is kept.
+    /// The recorded effects with their places, in the order in which they were applied.
     pub fn into_effects(self) -> Vec<(usize, Effect)> {
         self.effects.unwrap_or_default()
     }
@@ -89,9 +89,9 @@ pub fn acquire_one(
     InMemory::new(limiter, asks, terms.now_ms).acquire(terms, &mut ())
 }
 
-/// Decides a call over one limiter.
+/// Decides a call over one limiter and changes nothing.
 pub fn peek_one(limiter: &Option<Limiter>, ask: &Ask, terms: &Terms<'_>) -> (Decision, Verdict) {
-    // A copy, since a call may change its limiters.
+    // `InMemory` needs a mutable limiter, hence the copy.
     let mut copy = limiter.clone();
     let (limiter, asks) = (slice::from_mut(&mut copy), slice::from_ref(ask));
     peek(&InMemory::new(limiter, asks, terms.now_ms), terms, &mut ())

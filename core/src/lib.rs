@@ -5,25 +5,25 @@
 //!
 //! | module | what it is for |
 //! |---|---|
-//! | [`numbers`], [`rule`] | what a limiter is asked to enforce, and the ranges that everything relies on |
+//! | [`numbers`], [`rule`] | the rule that a limiter enforces, and the ranges that all arithmetic relies on |
 //! | [`algorithm`] | the algorithms, one file each, and the list of them |
-//! | [`limiter`], [`laid`], `packed`, `ttl` | the state under one key, how it changes, and for how long it stays |
+//! | [`limiter`], [`laid`], `packed`, `ttl` | the state under one key, its changes, and the TTL of the key |
 //! | [`effect`] | a change: results with absolute times |
-//! | [`terms`], `view`, [`part`] | what is asked, a limiter under the rule asked, and what it answers |
+//! | [`terms`], `view`, [`part`] | the request, a limiter under the rule asked, and that limiter's answer |
 //! | [`call`], [`limiters`] | a whole call, over all its limiters or over none |
-//! | [`decision`] | check every limiter of a call, then deduct from all or from none |
-//! | [`plain`] | the same for most calls, in place |
+//! | [`decision`] | checks every limiter of a call, then deducts from all or from none |
+//! | [`plain`] | decides most calls in place, by the same algorithms |
 //! | [`corrections`] | limiters that are ahead of the clock |
 //! | [`in_memory`] | limiters without a server |
-//! | [`manage`] | what is done to one limiter by hand: refunds, releases, blocks |
-//! | [`status`] | what a limiter tells about itself |
-//! | [`queue`] | who waits for permits, in which order, and when to look again |
+//! | [`manage`] | changes to one limiter by hand: refunds, releases, blocks, exemptions |
+//! | [`status`] | the report of a limiter about itself |
+//! | [`queue`] | the calls that wait for permits, their order, and when to look at them again |
 //! | [`top`] | the most frequent keys of a stream |
-//! | [`policy`], [`policies`] | numbers that an operator puts in the place of those asked |
+//! | [`policy`], [`policies`] | numbers by which an operator replaces those of the applications |
 //! | [`stored`] | the stored form of limiters, effects and policies |
 //! | [`grammar`] | the grammar of the commands |
 //! | `hash` | hashes for tables in memory |
-//! | [`slot`] | hash slots, for servers that cannot tell them |
+//! | [`slot`] | hash slots, for servers whose module API cannot compute them |
 //!
 //! Time is an argument everywhere, in whole milliseconds since the epoch; counts are integers.
 

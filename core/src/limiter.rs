@@ -1,8 +1,8 @@
-//! The state kept under one key, and how it changes.
+//! The state under one key, and its changes.
 //!
-//! A primary decides an [`Effect`] and applies it, and sends the same effect to replicas and to the
-//! AOF, which apply it by the same function. That keeps them alike. Only [`crate::plain`] changes a
-//! limiter in place, and tells afterwards by which effect it could have done so.
+//! A primary decides an [`Effect`], applies it, and sends it to replicas and to the AOF, which
+//! apply it by the same function. That keeps them alike. Only [`crate::plain`] changes a limiter
+//! in place; it then builds the effect that would have made the same change.
 //!
 //! A limiter is 48 bytes, and for most algorithms that is its only allocation.
 
@@ -16,17 +16,17 @@ use crate::packed::PackedNumbers;
 use crate::rule::{Rule, Shape};
 use crate::ttl::{self, expiry};
 
-/// The state kept under one key.
+/// The state under one key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Limiter {
-    /// Of the rule that last wrote it; zeros when unused.
+    /// Numbers of the rule that last wrote it; zeros if unused.
     numbers: PackedNumbers,
     laid: Option<Box<Laid>>,
     state: State,
 }
 
 impl Limiter {
-    /// A limiter that `rule` last wrote. The state is one of its algorithm.
+    /// A limiter that `rule` last wrote. The state is one of the rule's algorithm.
     pub(crate) fn new(rule: Option<&Rule>, state: State, laid: Laid) -> Limiter {
         let numbers =
             rule.map_or_else(PackedNumbers::default, |rule| PackedNumbers::new(rule.numbers()));
@@ -39,17 +39,17 @@ impl Limiter {
         self.laid = (laid.end_ms() > 0).then(|| Box::new(laid));
     }
 
-    /// The window of the rule that last wrote the limiter, in ms; 0 when nothing was ever granted.
+    /// The window of the rule that last wrote the limiter, in ms; 0 if nothing was ever granted.
     pub(crate) fn window_ms(&self) -> i64 {
         self.numbers.window_ms()
     }
 
-    /// The limit of that rule; 0 likewise.
+    /// The limit of the rule that last wrote the limiter; 0 if nothing was ever granted.
     pub(crate) fn limit(&self) -> u64 {
         self.numbers.limit()
     }
 
-    /// The rule that last wrote the limiter, or `None` when nothing was ever granted.
+    /// The rule that last wrote the limiter; `None` if nothing was ever granted.
     pub fn rule(&self) -> Option<Rule> {
         let algorithm = self.state.algorithm()?;
         let mut shape = Shape::default();
@@ -68,8 +68,8 @@ impl Limiter {
             && self.numbers == PackedNumbers::new(rule.numbers())
     }
 
-    /// The level under another rule of this algorithm; `None` when only the number of permits in use
-    /// can be carried over to it.
+    /// The level under another rule, whose algorithm is `asked`. `None` if only the number of
+    /// permits in use can be carried over to it.
     pub(crate) fn level_under<'a>(
         &'a self,
         asked: Algorithm,
@@ -83,50 +83,51 @@ impl Limiter {
         matches!(self.state, State::Unused)
     }
 
-    /// Whether a block or an exemption is laid on it.
+    /// Whether a block or an exemption is laid on the limiter.
     #[inline(always)]
     pub(crate) fn is_blocked_or_exempt(&self, now_ms: i64) -> bool {
         self.laid.as_ref().is_some_and(|laid| laid.end_ms() > now_ms)
     }
 
-    /// The block and the exemption.
+    /// The block and the exemption laid on the limiter.
     pub fn laid(&self) -> Laid {
         self.laid.as_deref().copied().unwrap_or_default()
     }
 
     /// When the key may expire, in ms of epoch time: some time after the limiter is void, and not
-    /// before a hold ends.
+    /// before a block or an exemption ends.
     pub fn expire_at_ms(&self) -> i64 {
         expiry(self.window_ms(), self.void_at(), self.laid().end_ms())
     }
 
-    /// Whether the TTL must move for the key to live until `time_ms`. True too often rather than too
-    /// rarely, since it is asked on each grant and a bucket would have to divide. The window is that
-    /// of the stored rule, which the caller has at hand.
+    /// Whether the TTL must move for the key to live until `time_ms`. Errs on the side of yes:
+    /// every grant asks this, and an exact answer would cost a bucket a division. `window_ms` is
+    /// the window of the stored rule, which the caller has at hand.
     #[inline(always)]
     pub(crate) fn may_expire_before(&self, window_ms: i64, time_ms: i64) -> bool {
         let void_from_ms = ttl::void_from(window_ms, time_ms);
         self.state.is_void_before(&self.numbers, void_from_ms) && self.laid().end_ms() < time_ms
     }
 
-    /// Where the TTL must move to when the key may go at `expire_at_ms` after a write under a rule of
-    /// this window; `None` when it is near enough. For writes after which that may be sooner than
-    /// before: under the same rule grants never are, for which see [`Limiter::may_expire_before`].
+    /// The new TTL after a write under a rule of this window, if the key may go at `expire_at_ms`;
+    /// `None` if the present TTL is near enough. For writes that may let the key go sooner than
+    /// before. A grant under the same rule never does: [`Limiter::may_expire_before`] is for
+    /// grants.
     #[cold]
     pub(crate) fn moved_ttl(&self, window_ms: i64, expire_at_ms: i64) -> Option<i64> {
         let (was_ms, stretch_ms) = (self.expire_at_ms(), ttl::stretch_ms(window_ms));
         let sooner = expire_at_ms < was_ms && expire_at_ms / stretch_ms < was_ms / stretch_ms;
-        // Until now the TTL was only known to be in the same longer stretch.
+        // Until now the TTL was only known to be in the same stretch of a longer window.
         let shorter = stretch_ms < ttl::stretch_ms(self.window_ms());
         (expire_at_ms > was_ms || sooner || shorter).then_some(expire_at_ms)
     }
 
-    /// Until when the live lease of this name is held, in ms of epoch time.
+    /// When the live lease named `id` ends, in ms of epoch time. `None` if there is none.
     pub(crate) fn lease_end_ms(&self, id: &[u8], now_ms: i64) -> Option<i64> {
         self.state.lease_end_ms(id, now_ms)
     }
 
-    /// What ends the live lease of this name, and when all is void then.
+    /// The change that ends the live lease named `id`, and when the state is void after it.
     pub(crate) fn release(&self, id: &[u8], now_ms: i64) -> Option<(Change, i64)> {
         self.state.release(id, now_ms)
     }
@@ -142,41 +143,41 @@ impl Limiter {
         (&self.numbers, &mut self.state)
     }
 
-    /// Entries of a log, or leases, that count; 0 for other algorithms.
+    /// The number of log entries or leases that count; 0 for algorithms that have neither.
     pub fn entries(&self, now_ms: i64) -> u64 {
         self.state.entries(&self.numbers, now_ms)
     }
 
-    /// Bytes allocated besides the struct itself, about.
+    /// Bytes allocated besides the struct itself, roughly.
     pub fn heap_bytes(&self) -> usize {
         self.laid.as_deref().map_or(0, size_of_val) + self.state.heap().bytes
     }
 
-    /// How many allocations the limiter is made of, about.
+    /// The number of allocations that the limiter is made of, roughly.
     pub fn allocations(&self) -> usize {
         1 + self.state.heap().allocations
     }
 
-    /// Calls `each` with one of the algorithm's allocations after the other, from one of them on, until
-    /// it returns false: for a caller that relocates them. Says whether it never did.
+    /// Calls `each` with one of the algorithm's allocations after the other, from number `from`
+    /// on, until it returns false. Returns whether it never did. For a caller that relocates them.
     pub fn each_part(&mut self, from: usize, each: impl FnMut(&mut Box<[u8]>) -> bool) -> bool {
         self.state.each_part(from, each)
     }
 
-    /// The holds' allocation, for a caller that relocates it.
+    /// The allocation of the block and the exemption, for a caller that relocates it.
     pub fn laid_mut(&mut self) -> Option<&mut Box<Laid>> {
         self.laid.as_mut()
     }
 
-    /// When the limiter will be as good as new under the rule that last wrote it. From then on it
-    /// is treated as fresh, by every rule.
+    /// When the limiter becomes void under the rule that last wrote it. From then on every rule
+    /// treats it as new.
     pub fn void_at(&self) -> i64 {
         self.state.void_at(&self.numbers).min(MAX_TIME_MS)
     }
 
-    /// What becomes of a limiter whose stored time is ahead of `now_ms`, because the clock stepped
-    /// back, and the effect that makes it so; `None` when it is not ahead. Only what a clock said
-    /// counts: grants that were rounded up are rightly ahead.
+    /// The corrected limiter and the effect that corrects it, if a stored time is ahead of
+    /// `now_ms` because the clock stepped back. `None` if none is. Compares only times read from a
+    /// clock: grants that were rounded up are rightly ahead.
     pub fn pull_back(&self, now_ms: i64) -> Option<(Limiter, Effect)> {
         let laid = self.laid.as_ref().and_then(|laid| laid.pulled_back(now_ms));
         let write = self.pull_state_back(now_ms);
@@ -189,7 +190,7 @@ impl Limiter {
         let expire_at_ms =
             expiry(self.window_ms(), pulled.void_at().max(now_ms), pulled.laid().end_ms());
         effect.expire_at_ms = match pulled.void_at() <= now_ms {
-            // What was refunded in full does not tell when that was, and so where the TTL is.
+            // A limiter that was refunded in full does not say when, and so not where its TTL is.
             true => Some(expire_at_ms),
             false => self.moved_ttl(self.window_ms(), expire_at_ms),
         };
@@ -202,7 +203,7 @@ impl Limiter {
         Some(Write { rule: self.rule()?, start_over: false, change })
     }
 
-    /// Applies an effect. Total: any effect leaves any limiter in a valid state.
+    /// Applies an effect. Total: any effect leaves any limiter valid.
     pub fn apply(&mut self, effect: &Effect) {
         if let Some(Write { rule, start_over, change }) = &effect.write {
             self.numbers = PackedNumbers::new(rule.numbers());
@@ -217,8 +218,8 @@ impl Limiter {
     }
 }
 
-/// Where the TTL must move to, in ms of epoch time, after a write that keeps the rule; `None` when it
-/// reaches far enough.
+/// The new TTL, in ms of epoch time, after a write that cannot make the limiter void sooner;
+/// `None` if the present one reaches far enough.
 #[inline(always)]
 pub(crate) fn moved_expiry(
     stored: Option<&Limiter>,

@@ -1,4 +1,4 @@
-//! The limiters of a call, wherever they are, and who wants to know how it is decided.
+//! The limiters of a call, wherever they are, and the listener that hears the decision.
 
 use crate::decision::Decision;
 use crate::effect::Effect;
@@ -6,54 +6,57 @@ use crate::limiter::Limiter;
 use crate::part::Part;
 use crate::terms::Ask;
 
-/// Up to this number of limiters a call allocates nothing.
+/// The largest number of limiters for which a call allocates nothing.
 pub const FEW: usize = 8;
 
-/// A limiter that one permit was taken from in place.
+/// What happened to a limiter from which one permit was taken in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// Where the TTL must move to, in ms of epoch time; `None` when it reaches far enough.
+    /// The new TTL, in ms of epoch time; `None` if the present one reaches far enough.
     pub expire_at_ms: Option<i64>,
 }
 
-/// The limiters of a call, and what is asked of each, by their place from 0. There is at least one.
+/// The limiters of a call and the requests to them, each at a place from 0 on. There is at least
+/// one.
 pub trait Limiters {
-    /// How many there are.
+    /// The number of limiters.
     fn count(&self) -> usize;
 
-    /// The limiter at a place, `None` when there is none yet.
+    /// The limiter at a place; `None` if there is none yet.
     fn get(&self, place: usize) -> Option<&Limiter>;
 
-    /// What is asked of it; `None` beyond the last.
+    /// The request to the limiter at a place; `None` beyond the last.
     fn ask(&self, place: usize) -> Option<&Ask>;
 
-    /// Both, to take permits in place; `None` when there is no limiter yet.
+    /// The limiter and the request, for taking permits in place. `None` if there is no limiter
+    /// yet.
     fn asked(&mut self, place: usize) -> Option<(&mut Limiter, &Ask)>;
 
-    /// One permit was taken in place from the limiter that [`Limiters::asked`] returned.
+    /// Notes that one permit was taken in place from the limiter that [`Limiters::asked`]
+    /// returned.
     fn taken(&mut self, place: usize, taken: Taken);
 
-    /// Applies an effect to the limiter at a place, which begins to exist if need be.
+    /// Applies an effect to the limiter at a place. Creates the limiter if there is none.
     fn apply(&mut self, place: usize, effect: &Effect);
 
-    /// Whether limiters may take more memory. Asked only where a call needs more.
+    /// Whether limiters may take more memory. Only a call that needs more asks this.
     fn may_grow(&self) -> bool;
 }
 
-/// Who wants to know how a call is decided, before anything is written.
+/// A listener that hears how a call is decided, before anything is written.
 pub trait Told {
-    /// Whether it wants the answer of each limiter, which the short way does not make.
+    /// Whether it wants the answer of each limiter. The short way does not compute those.
     fn wants_answers(&self) -> bool;
 
-    /// A plain call is denied, and this limiter denies it. Counts for nothing if [`Told::decided`]
-    /// follows: the call was not plain.
+    /// The limiter at `place` denies a plain call. Does not count if [`Told::decided`] follows,
+    /// because then the call was not plain.
     fn denied_by(&mut self, place: usize);
 
     /// A call that is not plain is decided.
     fn decided(&mut self, decision: &Decision, parts: &[Part<'_>]);
 }
 
-/// Nobody wants to know.
+/// A listener that ignores everything.
 impl Told for () {
     fn wants_answers(&self) -> bool {
         false

@@ -1,5 +1,5 @@
-//! Unsigned integers in as many bytes as their range needs. With them a limiter fits an allocation
-//! of 48 bytes.
+//! Unsigned integers in as many bytes as their range needs. They make a limiter fit into an
+//! allocation of 48 bytes.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use crate::numbers::Numbers;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Packed<const BYTES: usize>([u8; BYTES]);
 
-/// Laid each number of a rule.
+/// Large enough for each number of a rule.
 pub type U40 = Packed<5>;
 
-/// Laid every number of permits in use: [`crate::numbers::MAX_IN_USE`].
+/// Large enough for any number of permits in use: [`crate::numbers::MAX_IN_USE`].
 pub type U56 = Packed<7>;
 
 impl<const BYTES: usize> Packed<BYTES> {
-    /// Packs a value, which is in range.
+    /// Packs a value, which must be in range.
     pub fn new(value: u64) -> Packed<BYTES> {
         let mut bytes = [0; BYTES];
         bytes.copy_from_slice(&value.to_le_bytes()[..BYTES]);
@@ -63,17 +63,17 @@ impl PackedNumbers {
         }
     }
 
-    /// The window, in ms; 0 where no rule ever wrote.
+    /// The window, in ms; 0 if no rule ever wrote.
     pub fn window_ms(&self) -> i64 {
         self.window_ms.get() as i64
     }
 
-    /// Permits per window; 0 where no rule ever wrote.
+    /// Permits per window; 0 if no rule ever wrote.
     pub fn limit(&self) -> u64 {
         self.limit.get()
     }
 
-    /// See [`Numbers::own`].
+    /// The algorithm's own number: see [`Numbers::own`].
     pub fn own(&self) -> u64 {
         self.own.get()
     }

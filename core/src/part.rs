@@ -1,4 +1,4 @@
-//! One limiter's part of a call: what it answers, and what the call does to it.
+//! One limiter's part of a call: its answer, and the change that the call makes to it.
 //!
 //! `n` permits fit when `in_use + n <= capacity`, for every algorithm.
 
@@ -14,15 +14,15 @@ use crate::view::View;
 /// The answer of one limiter on its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Acquisitions that it alone would have granted.
+    /// Acquisitions that this limiter alone would have granted.
     pub granted: u64,
     /// Its capacity.
     pub limit: u64,
-    /// Permits that could be taken after the call, 0 to the capacity.
+    /// Permits that could be taken after the call: 0 to the capacity.
     pub remaining: u64,
-    /// Ms until the same request would be granted: 0 if it was, -1 if it never can be.
+    /// Ms until the same request would be granted; 0 if it was granted, -1 if it never can be.
     pub retry_after_ms: i64,
-    /// Ms until it is as good as new.
+    /// Ms until nothing is in use and no block is laid.
     pub reset_after_ms: i64,
 }
 
@@ -32,17 +32,17 @@ pub struct Part<'a> {
     stored: Option<&'a Limiter>,
     laid: Laid,
     ask: &'a Ask,
-    /// `None` when the limit is 0.
+    /// `None` if the limit is 0.
     view: Option<View<'a>>,
     /// Acquisitions that fit.
     room: u64,
-    /// Whether the caller's lease holds as much as is asked.
+    /// Whether the caller's lease has at least as many permits as the call asks for.
     renews: bool,
     /// Whether permits were taken.
     taken: bool,
-    /// Whether a block began.
+    /// Whether the call starts a block.
     blocks: bool,
-    /// When the view will be full: after [`Part::settle`].
+    /// When the view will be full. Valid after [`Part::settle`].
     full_at_ms: i64,
     verdict: Verdict,
 }
@@ -51,7 +51,7 @@ pub struct Part<'a> {
 const UNLIMITED: u64 = u64::MAX;
 
 impl<'a> Part<'a> {
-    /// The part of a stored limiter (none: a fresh one).
+    /// The part of a limiter; `None` is a new one.
     #[inline(always)]
     pub fn new(stored: Option<&'a Limiter>, ask: &'a Ask) -> Part<'a> {
         Part {
@@ -68,12 +68,12 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// What was asked of this limiter.
+    /// The request to this limiter.
     pub fn ask(&self) -> &Ask {
         self.ask
     }
 
-    /// This limiter's own answer, after [`decide`].
+    /// This limiter's own answer, once [`decide`](crate::decision::decide) has run.
     pub fn verdict(&self) -> &Verdict {
         &self.verdict
     }
@@ -88,32 +88,32 @@ impl<'a> Part<'a> {
         self.room
     }
 
-    /// Answers that the lease has lapsed.
+    /// Turns the verdict into that of a lapsed lease.
     pub(crate) fn lapse(&mut self) {
         (self.verdict.granted, self.verdict.retry_after_ms) = (0, 0);
     }
 
-    /// Whether a holder asks for no more than it holds, which it is given whoever else waits.
+    /// Whether a holder asks for no more than it holds. It gets that whoever else waits.
     pub fn renews(&self) -> bool {
         self.renews
     }
 
-    /// Whether the lease that is only to be renewed is not there. A shadow is not asked: it only
-    /// watches, even when it tries a shorter window than the caller reckons with.
+    /// Whether the call may only renew a lease, and the lease is gone. False for a shadow, which
+    /// only watches: it may have a shorter window than the caller knows of.
     pub(crate) fn has_lapsed(&self, terms: &Terms<'_>) -> bool {
         let id = terms.id.unwrap_or_default();
         let end_ms = self.stored.and_then(|stored| stored.lease_end_ms(id, terms.now_ms));
         end_ms.is_none() && !self.ask.shadow
     }
 
-    /// How long permits may be in coming due. A policy may have put an algorithm in place that cannot
-    /// go into debt for them. Cost 0 reserves nothing.
+    /// The longest that permits may take to come due, in ms. 0 if a policy has put in an algorithm
+    /// that cannot reserve. Cost 0 reserves nothing.
     fn reserve_ms(&self, terms: &Terms<'_>) -> i64 {
         let can_reserve = self.ask.rule.algorithm().can_reserve();
         if can_reserve && self.ask.cost > 0 { terms.reserve_ms } else { 0 }
     }
 
-    /// Whether this limiter denies the call: it lacks room, and is no shadow.
+    /// Whether this limiter denies the call: it lacks room and is no shadow.
     pub fn denies(&self) -> bool {
         self.lacks_room() && !self.ask.shadow
     }
@@ -126,12 +126,12 @@ impl<'a> Part<'a> {
         self.laid.exempt_until_ms > now_ms && !self.is_blocked(now_ms)
     }
 
-    /// Looks at the limiter and finds how many acquisitions fit.
+    /// Looks at the limiter and computes how many acquisitions fit.
     #[inline(always)]
     pub(crate) fn check(&mut self, terms: &Terms<'a>) {
         let (ask, now_ms) = (self.ask, terms.now_ms);
         let capacity = self.verdict.limit;
-        // Cost 0 renews no lease: the caller's own counts as in use.
+        // Cost 0 renews no lease, so the caller's own lease counts as in use.
         let id = terms.id.filter(|_| ask.cost > 0);
         let moment =
             Moment { numbers: ask.rule.numbers(), now_ms, resolution: terms.resolution, id };
@@ -156,7 +156,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Takes what `acquisitions` cost, and starts a block if that is due.
+    /// Takes the permits of `acquisitions`, and starts a block if one is due.
     #[inline(always)]
     pub(crate) fn take(&mut self, acquisitions: u64, terms: &Terms<'a>) {
         let Ask { cost, block_ms, shadow, .. } = *self.ask;
@@ -164,10 +164,10 @@ impl<'a> Part<'a> {
             return;
         }
         let reserve_ms = self.reserve_ms(terms);
-        // A lease is kept even if nothing stands in its way: its holder goes on renewing it, and is
-        // not to lose it when that ends.
+        // A lease is recorded even under an exemption or in a shadow: its holder goes on renewing
+        // it, and must not lose it when the exemption or the shadow ends.
         let leases = self.ask.rule.algorithm().is_leased();
-        // A shadow takes no more than it has, since it let through what it would have denied.
+        // A shadow let through what it would have denied, so it takes only what fits.
         let acquisitions = match shadow && !terms.force && !leases {
             true => acquisitions.min(self.room),
             false => acquisitions,
@@ -175,13 +175,14 @@ impl<'a> Part<'a> {
         let capacity = self.verdict.limit;
         let counts = leases || !self.is_exempt(terms.now_ms);
         if leases && acquisitions > 0 && self.room == 0 {
-            // A shadow. Once the lease is there the same call would renew it.
+            // Only a shadow gets here. Compute the wait now: once the lease is recorded, the same
+            // call would renew it.
             self.verdict.retry_after_ms = self.wait_ms(terms);
         }
         let Some(view) = self.view.as_mut().filter(|_| counts && cost > 0) else {
             return;
         };
-        // How long a reservation must wait is known only before it is taken.
+        // The wait for a reservation can only be computed before its permits are taken.
         if reserve_ms > 0 && acquisitions > 0 {
             let at_most = capacity.saturating_sub(cost.saturating_mul(acquisitions));
             self.verdict.retry_after_ms = view.earliest(at_most) - terms.now_ms;
@@ -199,7 +200,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Fills in the verdict, as it stands after the call.
+    /// Fills in the verdict as it stands after the call.
     #[inline(always)]
     pub(crate) fn settle(&mut self, terms: &Terms<'a>) {
         let now_ms = terms.now_ms;
@@ -225,10 +226,11 @@ impl<'a> Part<'a> {
         (self.laid.blocked_until_ms - now_ms).max(0)
     }
 
-    /// How long a denied request must wait: -1 for ever.
+    /// How long a denied request must wait, in ms; -1 for ever.
     fn wait_ms(&self, terms: &Terms<'a>) -> i64 {
         let blocked_ms = self.blocked_ms(terms.now_ms);
-        // Whatever the rule says, an exemption that outlasts the block lets it through then.
+        // An exemption that outlasts the block lets the request through then, whatever the rule
+        // says.
         if blocked_ms > 0 && self.laid.exempt_until_ms > self.laid.blocked_until_ms {
             return blocked_ms;
         }
@@ -239,7 +241,7 @@ impl<'a> Part<'a> {
         }
         match (&self.view, self.verdict.limit.checked_sub(cost)) {
             (Some(view), Some(at_most)) => {
-                // A reservation is granted as soon as it comes due in time.
+                // A reservation is granted once its permits come due within `reserve_ms`.
                 let reserve_ms = self.reserve_ms(terms);
                 (view.earliest(at_most) - terms.now_ms - reserve_ms).max(blocked_ms)
             }
@@ -247,7 +249,8 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Whether the caller's lease, which has as many permits as are asked, will still be there then.
+    /// Whether the caller's lease has at least as many permits as the call asks for, and ends
+    /// after `time_ms`.
     fn keeps_lease_until(&self, time_ms: i64, terms: &Terms<'_>) -> bool {
         let renewable = self.view.as_ref().map_or(0, View::renewable);
         let lease =
@@ -256,13 +259,14 @@ impl<'a> Part<'a> {
         end_ms.is_some_and(|end_ms| end_ms > time_ms)
     }
 
-    /// How many more acquisitions this limiter allows.
+    /// The number of further acquisitions that this limiter allows.
     pub(crate) fn further(&self, now_ms: i64) -> u64 {
         let further = self.verdict.remaining.checked_div(self.ask.cost);
         further.filter(|_| !self.is_exempt(now_ms)).unwrap_or(UNLIMITED)
     }
 
-    /// What the call does to this limiter, after [`decide`]; `None` when nothing.
+    /// The change that the call makes to this limiter, once [`decide`](crate::decision::decide)
+    /// has run. `None` if there is none.
     #[inline(always)]
     pub fn effect(&self) -> Option<Effect> {
         if !self.taken && !self.blocks {
@@ -287,7 +291,7 @@ impl<'a> Part<'a> {
         })
     }
 
-    /// Whether storing the effect needs more memory than the limiter has.
+    /// Whether storing the effect takes more memory than the limiter has.
     #[inline(always)]
     pub fn grows(&self, effect: &Effect) -> bool {
         match (self.stored, &self.view) {
@@ -298,12 +302,12 @@ impl<'a> Part<'a> {
     }
 }
 
-/// How many acquisitions at `cost` fit.
+/// The number of acquisitions at `cost` that fit. `cost` is above 0.
 #[inline(always)]
 fn rooms(capacity: u64, view: &View<'_>, cost: u64) -> u64 {
     let renewable = view.renewable();
     let room = capacity.saturating_sub(view.in_use() - renewable);
-    // A division is a good part of the whole decision, and most costs are 1.
+    // A division is a good part of a whole decision, and most costs are 1.
     let rooms = if cost == 1 { room } else { room / cost };
     match renewable {
         0 => rooms,

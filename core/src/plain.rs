@@ -1,13 +1,15 @@
-//! Plain acquisitions, in short: what [`crate::decision`] decides, for most calls.
+//! The short way for most calls, which are plain. It decides as [`crate::decision`] does.
 //!
-//! A call is plain when it takes one permit of each limiter and asks for nothing else, and when each
-//! limiter was last written by the rule that is asked, has no block or exemption laid on it, and needs
-//! no more memory. It is decided and granted in place: next to nothing is remembered in between, which
-//! takes most of the time of a decision. Everything else is left to [`crate::decision`].
+//! A call is plain if it takes one permit of each limiter and asks for nothing else, and if each
+//! limiter was last written by the rule asked, has no block or exemption laid on it, and needs no
+//! more memory. Such a call is decided and granted in place. Almost nothing is kept between check
+//! and grant, and keeping it takes most of the time of a full decision. [`crate::decision`]
+//! handles all other calls.
 //!
-//! The arithmetic is that of the algorithms, compiled for each. `tests/against_oracle.rs` decides each
-//! plain call both ways and compares all that comes of it: that one permit is enough to know, and that
-//! what happens in place is what the effect says.
+//! The arithmetic is that of the algorithms, compiled for each. `tests/against_oracle.rs` decides
+//! each plain call both ways and compares all results. So it checks that a plain call needs to
+//! look no further than one permit, and that the change in place is the one that the effect
+//! describes.
 
 use crate::algorithm::list::Visit;
 use crate::algorithm::scheme::{Level, Moment, Scheme};
@@ -22,8 +24,8 @@ use crate::rule::Rule;
 use crate::terms::{Ask, Terms};
 use crate::ttl;
 
-/// Decides a plain call, and takes what it grants. Returns the decision and the answer of the binding
-/// limiter; `None`, and nothing is changed, when the call is not plain.
+/// Decides a plain call, and takes what it grants. Returns the decision and the answer of the
+/// binding limiter. `None` if the call is not plain; nothing is changed then.
 #[inline(always)]
 pub(crate) fn decide<L: Limiters>(
     limiters: &mut L,
@@ -35,7 +37,7 @@ pub(crate) fn decide<L: Limiters>(
     }
     let count = limiters.count();
     let mut verdict = Verdict::default();
-    // A single limiter finds out by taking whether it has room.
+    // A single limiter needs no look beforehand: `take` finds out whether it has room.
     if count > 1 {
         let mut longest: Option<(usize, Verdict)> = None;
         let mut any_grows = false;
@@ -88,16 +90,16 @@ fn denied(binding: usize, verdict: Verdict) -> (Decision, Verdict) {
     (Decision { granted: 0, retry_after_ms: verdict.retry_after_ms, binding }, verdict)
 }
 
-/// How a limiter takes a call.
+/// The outcome of a call at one limiter.
 enum Outcome<T> {
-    /// It has room.
+    /// The limiter has room.
     Room(T),
-    /// It has none.
+    /// It has no room.
     Full,
 }
 
-/// Looks whether a limiter has room for one permit, and whether that takes memory; if it has none,
-/// the verdict is its answer. `None` when the call is not plain.
+/// Looks whether a limiter has room for one permit, and whether that permit needs more memory. If
+/// there is no room, the verdict is the limiter's answer. `None` if the call is not plain.
 fn look(
     stored: &mut Limiter,
     ask: &Ask,
@@ -111,8 +113,8 @@ fn look(
     state.visit(Look { moment: moment(&ask.rule, terms), verdict })?
 }
 
-/// Takes one permit from a limiter, if it has room; the verdict is its answer. `None`, and nothing is
-/// changed, when the call is not plain.
+/// Takes one permit from a limiter if it has room. The verdict is the limiter's answer. `None` if
+/// the call is not plain; nothing is changed then.
 #[inline(always)]
 fn take(
     stored: &mut Limiter,
@@ -176,7 +178,7 @@ impl Visit for Take<'_> {
         let (capacity, window_ms) = (moment.numbers.capacity(), moment.numbers.window_ms());
         verdict.granted = 1;
         verdict.limit = capacity;
-        // Where permits saturate none was taken.
+        // If the permits in use saturate, none was taken.
         verdict.remaining = capacity.saturating_sub(level.in_use(&moment));
         verdict.retry_after_ms = 0;
         verdict.reset_after_ms = full_at_ms.min(MAX_TIME_MS) - moment.now_ms;
@@ -189,8 +191,8 @@ impl Visit for Take<'_> {
     }
 }
 
-/// The level of a limiter with one permit more in use, if it has room for that; else the verdict is
-/// its answer. `None` when that is not plain: leases have names.
+/// The level of a limiter with one more permit in use, if it has room. Otherwise the verdict is
+/// the limiter's answer. `None` for leases, since a plain call has no name for one.
 #[inline(always)]
 fn with_one_more<'a, S: Scheme>(
     scheme: &'a S,
@@ -215,7 +217,7 @@ fn with_one_more<'a, S: Scheme>(
     Some(Outcome::Full)
 }
 
-/// What [`decide`] did to a limiter that it took from, for those who only hear of it.
+/// The effect of what [`decide`] did to a limiter, for replicas and the AOF.
 pub fn effect(stored: &Limiter, rule: &Rule, taken: &Taken, now_ms: i64) -> Effect {
     let change = stored.state().taken_one(now_ms);
     let write = change.map(|change| Write { rule: *rule, start_over: false, change });

@@ -1,5 +1,5 @@
-//! Policies: numbers that an operator puts in the place of those that applications send. They belong
-//! to a server, not to a key.
+//! Policies: numbers by which an operator replaces those that applications send. They belong to a
+//! server, not to a key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,51 +9,51 @@ use crate::stored::reader::DecodeError;
 use crate::stored::varint::Sink;
 use crate::terms::Ask;
 
-/// What changes when a policy that was set for a time ends.
+/// The difference that the end of a temporary policy makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct End {
-    /// What is added to the digest.
+    /// The number to add to the digest.
     digest: u64,
-    /// Whether nothing is left of the name.
+    /// Whether the name has no policy left.
     is_last: bool,
 }
 
 /// All policies of a server.
 ///
-/// Those whose time ran out count for nothing, whether or not they were forgotten yet. What is told
-/// of all together is kept up to date rather than counted: there can be a hundred thousand.
+/// Policies that have ended count for nothing, whether or not they are forgotten yet. Totals are
+/// kept up to date rather than computed, since there can be a hundred thousand policies.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policies {
     by_name: BTreeMap<Box<[u8]>, Entry>,
-    /// One for each policy that was set for a time, by when it ends.
+    /// The end of each temporary policy, sorted by time.
     ends: BTreeMap<(i64, Box<[u8]>), End>,
-    /// The sum of what each entry adds to the digest, before the ends above.
+    /// The sum of the entries' contributions to the digest, as if no policy above had ended.
     digest: u64,
 }
 
 impl Policies {
-    /// How many names have one in force.
+    /// The number of names with a policy in force.
     pub fn count(&self, now_ms: i64) -> usize {
         self.by_name.len() - self.ended(now_ms).filter(|end| end.is_last).count()
     }
 
-    /// Ends that have passed and were not taken into account yet.
+    /// Ends that have passed but are not applied yet.
     fn ended(&self, now_ms: i64) -> impl Iterator<Item = &End> {
         let ends = self.ends.iter().take_while(move |((until_ms, _), _)| *until_ms <= now_ms);
         ends.map(|(_, end)| end)
     }
 
-    /// What is set for a name.
+    /// The policies of a name.
     pub fn get(&self, name: &[u8]) -> Entry {
         self.by_name.get(name).cloned().unwrap_or_default()
     }
 
-    /// The policy in force for a name, and when it ends if it does.
+    /// The policy in force for a name, and when it ends, if it does.
     pub fn in_force(&self, name: &[u8], now_ms: i64) -> Option<(&Policy, Option<i64>)> {
         self.by_name.get(name)?.in_force(now_ms)
     }
 
-    /// Sets what is set for a name; nothing removes it.
+    /// Replaces the policies of a name. An empty entry removes the name.
     pub fn put(&mut self, name: &[u8], entry: Entry) {
         if let Some(before) = self.by_name.remove(name) {
             let digest = digests(name, &before).last().copied().unwrap_or(0);
@@ -78,7 +78,7 @@ impl Policies {
         self.by_name.insert(name.into(), entry);
     }
 
-    /// Forgets up to so many that ran out. What is told does not change by that.
+    /// Forgets up to `at_most` policies that have ended. That changes no answer.
     pub fn prune(&mut self, now_ms: i64, at_most: usize) {
         for _ in 0..at_most {
             let Some(first) = self.ends.first_entry().filter(|end| end.key().0 <= now_ms) else {
@@ -94,7 +94,7 @@ impl Policies {
         }
     }
 
-    /// Puts the numbers of the policy for `name` in the place of those asked.
+    /// Replaces the numbers asked by those of the policy for `name`, if there is one.
     pub fn apply(&self, name: &[u8], ask: &mut Ask, now_ms: i64) -> Applied {
         let Some((policy, _)) = self.in_force(name, now_ms) else {
             return Applied::None;
@@ -107,26 +107,26 @@ impl Policies {
         Applied::Replaced
     }
 
-    /// When policies that are set for a time end.
+    /// When the temporary policies end.
     pub fn ends_ms(&self, now_ms: i64) -> BTreeSet<i64> {
         let later = self.ends.keys().map(|(until_ms, _)| *until_ms);
         later.skip_while(|until_ms| *until_ms <= now_ms).collect()
     }
 
-    /// All names with what is set for them, in the order of the names.
+    /// All names with their policies, in the order of the names.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Entry)> {
         self.by_name.iter().map(|(name, entry)| (&**name, entry))
     }
 
-    /// A number that two servers share when the same policies are set on both.
+    /// A number that is equal on two servers if they have the same policies.
     pub fn digest(&self, now_ms: i64) -> u64 {
         self.ended(now_ms).fold(self.digest, |digest, end| digest.wrapping_add(end.digest))
     }
 
-    /// Takes over what the stored form says about the names in it.
+    /// Replaces the policies of all names in a stored form.
     ///
     /// # Errors
-    /// An unknown version, or bytes that break an invariant; nothing is taken over then.
+    /// An unknown version, or bytes that break an invariant. Nothing is replaced then.
     pub fn merge(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
         for (name, entry) in stored::decode(bytes)? {
             self.put(&name, entry);
@@ -135,9 +135,9 @@ impl Policies {
     }
 }
 
-/// What an entry adds to the digest with none of its policies that were set for a time, with the
-/// first of them, and so on up to all. Not when they end: the same policy set on one node after the
-/// other ends at different times.
+/// What an entry contributes to the digest with none of its temporary policies, with the first,
+/// and so on up to all. Ends are left out: a policy that is set on one node after the other ends
+/// at different times.
 fn digests(name: &[u8], entry: &Entry) -> Vec<u64> {
     let mut hash = Hash::new();
     stored::encode_standing(name, entry.standing.as_ref(), &mut hash);
@@ -157,7 +157,7 @@ impl Hash {
         Hash(0xcbf2_9ce4_8422_2325)
     }
 
-    /// Mixed once more, since these hashes are added up.
+    /// Mixes once more, since these hashes are added up.
     fn finish(&self) -> u64 {
         let hash = (self.0 ^ self.0 >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         hash ^ hash >> 29
@@ -183,7 +183,7 @@ mod tests {
         Policy { rule, block_ms: 0, shadow: false }
     }
 
-    /// The same policies as they come, without a past.
+    /// The policies in force, set anew without their history.
     fn again(policies: &Policies, now_ms: i64) -> Policies {
         let mut fresh = Policies::default();
         for (name, entry) in policies.iter() {
@@ -194,7 +194,7 @@ mod tests {
         fresh
     }
 
-    /// Sets, deletes and lets run out in turn, and forgets some of what did.
+    /// Sets, deletes, lets policies end, and forgets some of those that ended.
     #[test]
     fn what_is_told_of_all_is_what_counting_would_tell() {
         let mut policies = Policies::default();
@@ -256,7 +256,7 @@ mod tests {
             entry = entry.with(policy(1), Some(1000 - i), 0).unwrap();
         }
         assert_eq!(entry.clone().with(policy(1), Some(5), 0), None);
-        // One that replaces others, and one where others ran out, are not too many.
+        // A policy that replaces others fits, and so does one after others have ended.
         assert!(entry.clone().with(policy(1), Some(990), 0).is_some());
         assert!(entry.clone().with(policy(1), Some(2000), 1000 - 63).is_some());
         assert!(entry.with(policy(1), None, 0).is_some());

@@ -1,7 +1,7 @@
-//! What a limiter is asked to enforce.
+//! The rule that a limiter enforces.
 //!
-//! A [`Rule`] can only be built by its checked constructor, so everything after it trusts the ranges
-//! in [`crate::numbers`].
+//! Only the checked constructor builds a [`Rule`], so all other code can rely on the ranges in
+//! [`crate::numbers`].
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ pub use crate::numbers::{MAX_IN_USE, MAX_PERMITS, MAX_TIME_MS, MAX_WINDOW_MS};
 
 use crate::numbers::{Numbers, Own};
 
-/// A number of a rule that is out of its range.
+/// A number of a rule that is out of its range, or that the algorithm does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleError {
     /// The window is not 1 ms to ten years.
@@ -19,11 +19,11 @@ pub enum RuleError {
     Limit,
     /// The burst is not 1 to [`MAX_PERMITS`].
     Burst,
-    /// A burst with an algorithm that has none.
+    /// The algorithm has no burst.
     BurstUnsupported,
     /// The offset is not within ten years.
     Offset,
-    /// An offset with an algorithm that has none.
+    /// The algorithm has no offset.
     OffsetUnsupported,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for RuleError {
     }
 }
 
-/// The algorithms that have this number.
+/// The algorithms that have this number, as in `ALGO x and ALGO y`.
 fn with(own: Own) -> String {
     let having = Algorithm::ALL.iter().filter(|algorithm| algorithm.own() == own);
     let words: Vec<String> = having.map(|algorithm| format!("ALGO {}", algorithm.word())).collect();
@@ -54,13 +54,13 @@ fn with(own: Own) -> String {
 /// The optional numbers of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
-    /// How many permits a bucket holds, unless a millisecond brings more; by default the limit.
+    /// The capacity of a bucket, unless a millisecond brings more; by default the limit.
     pub burst: Option<u64>,
     /// Where fixed windows start, in ms from the epoch; by default 0.
     pub offset_ms: Option<i64>,
 }
 
-/// `LIMIT` permits per `WINDOW` under an algorithm: how many permits, how fast.
+/// `LIMIT` permits per `WINDOW`, counted by an algorithm.
 ///
 /// ```
 /// use rl_core::rule::{Algorithm, Rule, Shape};
@@ -110,14 +110,14 @@ impl Rule {
         let own = match own {
             Own::None => 0,
             Own::Burst => shape.burst.unwrap_or(limit),
-            // A division less where there is none, as for most rules.
+            // Most rules have no offset, and so need no division.
             Own::Offset => shape.offset_ms.map_or(0, |ms| ms.rem_euclid(window_ms) as u64),
         };
         let capacity = algorithm.capacity(window_ms, limit, own);
         Ok(Rule { algorithm, numbers: Numbers::new(window_ms, limit, own, capacity) })
     }
 
-    /// How the rule counts.
+    /// The algorithm that counts.
     #[inline(always)]
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
@@ -139,7 +139,7 @@ impl Rule {
         self.numbers.limit()
     }
 
-    /// `BURST` as it was set; the limit for the algorithms that have none.
+    /// `BURST` as it was set; the limit for algorithms that have none.
     pub fn burst(&self) -> u64 {
         match self.algorithm.own() {
             Own::Burst => self.numbers.own(),
@@ -147,7 +147,7 @@ impl Rule {
         }
     }
 
-    /// Where windows start: 0 to the window, in ms from the epoch.
+    /// Where windows start, in ms from the epoch: from 0 up to the window.
     pub fn offset_ms(&self) -> i64 {
         match self.algorithm.own() {
             Own::Offset => self.numbers.own() as i64,
@@ -155,9 +155,9 @@ impl Rule {
         }
     }
 
-    /// The most permits that a limiter under this rule can ever hold free: 0 when the limit is 0. A
-    /// bucket holds the permits of a millisecond, rounded up, even if its burst is less: there is no
-    /// finer time in which to take them.
+    /// The largest number of permits that can be free under this rule; 0 if the limit is 0. For a
+    /// bucket, that is never less than what a millisecond brings, rounded up, since there is no
+    /// finer time in which to take those permits.
     #[inline(always)]
     pub fn capacity(&self) -> u64 {
         self.numbers.capacity()

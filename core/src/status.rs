@@ -1,4 +1,4 @@
-//! What a limiter tells about itself, under the rule that last wrote it.
+//! The report of a limiter about itself, under the rule that last wrote it.
 
 use crate::limiter::Limiter;
 use crate::rule::Rule;
@@ -7,19 +7,19 @@ use crate::view::own_view;
 /// A limiter at one moment. Durations in ms, counts in permits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// The rule that last wrote it; `None` when only a block or an exemption is laid.
+    /// The rule that last wrote it; `None` if nothing was ever granted.
     pub rule: Option<Rule>,
     /// Permits in use.
     pub used: u64,
     /// Permits that could be taken.
     pub remaining: u64,
-    /// Until it is as good as new.
+    /// Until nothing is in use and no block is laid.
     pub reset_after_ms: i64,
     /// Until its block ends.
     pub blocked_for_ms: i64,
     /// Until its exemption ends.
     pub exempt_for_ms: i64,
-    /// Entries of a log, or leases, that count; 0 for other algorithms.
+    /// The number of log entries or leases that count; 0 for algorithms that have neither.
     pub entries: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The keys that were denied most, of the present period and of the one before.
+//! The keys that were denied most in the present period and in the one before.
 
 use std::cmp::Reverse;
 
@@ -8,7 +8,7 @@ pub use self::sketch::{Counted, KEY_BYTES};
 use self::sketch::{Sketch, order};
 use crate::hash::Seed;
 
-/// Two sketches, of the present period and of the one before.
+/// Two sketches: of the present period and of the one before.
 #[derive(Debug)]
 pub struct Top {
     present: Sketch,
@@ -18,12 +18,12 @@ pub struct Top {
     seed: Seed,
 }
 
-/// How large the sketches are and how often they turn over.
+/// How large the sketches are, and how long a period lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Counters of each; 0 for none.
+    /// Counters of each sketch; 0 to count nothing.
     pub capacity: usize,
-    /// How long a period is, in ms.
+    /// The length of a period, in ms.
     pub period_ms: i64,
 }
 
@@ -35,14 +35,14 @@ impl Default for Top {
 }
 
 impl Top {
-    /// Counts an event of a key.
+    /// Counts one event of a key.
     pub fn add(&mut self, db: i32, key: &[u8], shape: Shape, now_ms: i64) {
         self.turn_over(shape, now_ms);
         let key = key.get(..KEY_BYTES).unwrap_or(key);
         self.present.add(self.hash(db, key), db, key);
     }
 
-    /// The count of a key over both periods, at most.
+    /// The count of a key over both periods. It may be too high, never too low.
     pub fn count(&mut self, db: i32, key: &[u8], shape: Shape, now_ms: i64) -> u64 {
         self.turn_over(shape, now_ms);
         let key = key.get(..KEY_BYTES).unwrap_or(key);
@@ -60,7 +60,8 @@ impl Top {
             if found.len() < enough {
                 continue;
             }
-            // No other key can be among them. Asked rarely, since it looks at all that were found.
+            // Whether no other key can be among the most frequent. Checked rarely, since it looks
+            // at all keys found so far.
             let others = self.present.behind(place + 1) + self.previous.behind(place + 1);
             let (_, last, _) = found
                 .select_nth_unstable_by_key(limit.max(1) - 1, |counted| Reverse(counted.count));
@@ -77,7 +78,7 @@ impl Top {
         found
     }
 
-    /// The keys at a place of either ranking that have no higher place in the other one.
+    /// The keys at a place of either ranking that have no higher place in the other ranking.
     fn ranked_at(&self, place: usize) -> impl Iterator<Item = Counted<'_>> {
         let of_present = self.present.ranked(place).and_then(|counter| {
             let other = self.previous.find(counter.hash);
@@ -92,7 +93,7 @@ impl Top {
         of_present.into_iter().chain(of_previous)
     }
 
-    /// Keys that have a counter.
+    /// The number of counters in use.
     pub fn tracked(&mut self, shape: Shape, now_ms: i64) -> usize {
         self.turn_over(shape, now_ms);
         self.present.ranking.len() + self.previous.ranking.len()
@@ -119,7 +120,7 @@ impl Top {
         if periods == 1 {
             self.since_ms += period_ms;
         } else {
-            // After a pause, or a clock that stepped back, what was counted is of no recent period.
+            // After a pause, or if the clock stepped back, neither count is of a recent period.
             self.previous.clear();
             self.since_ms = now_ms;
         }
@@ -196,7 +197,7 @@ mod tests {
         assert_eq!(top.count(0, b"a", SHAPE, 3500), 0);
     }
 
-    /// As the paper has it: all keys of both, summed and sorted.
+    /// As in the paper: all keys of both, added up and sorted.
     fn sorted<'a>(top: &'a Top) -> Vec<Counted<'a>> {
         let counters = |sketch: &'a Sketch| sketch.counters.iter().take(sketch.ranking.len());
         let mut all: Vec<Counted<'a>> = (counters(&top.present))
@@ -211,14 +212,14 @@ mod tests {
 
     #[test]
     fn the_most_frequent_are_the_first_of_all() {
-        // Few keys, as many as counters, more; in both periods alike, or others.
+        // Fewer keys than counters, as many, or more; the same in both periods, or others.
         for (seed, keys, shift) in [(1, 9, 0), (2, 16, 0), (3, 40, 0), (4, 40, 20), (5, 16, 16)] {
             for events in [[0, 5], [5, 0], [12, 12], [300, 30], [1000, 3000]] {
                 let (mut top, mut state) = (Top::default(), seed);
                 for (period, events) in events.into_iter().enumerate() {
                     for event in 0..events {
                         state = next(state);
-                        // Every other stream has all its keys equally often.
+                        // In every other stream all keys occur equally often.
                         let key = if seed % 2 == 0 { event } else { (state >> 33) % (event + 1) };
                         let key = (key % keys) as usize + period * shift;
                         let db = (key % 3) as i32;

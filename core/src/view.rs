@@ -1,10 +1,11 @@
-//! A limiter as it stands at one moment under the rule that is asked.
+//! A limiter at one moment under the rule asked.
 //!
-//! A view of the rule that last wrote the limiter is just the algorithm's level. Under another rule
-//! the algorithm says what becomes of what is stored: a bucket is converted; a log, leases and the
-//! counters of the same windows are judged as they are. Otherwise the permits in use under the old
-//! rule count as taken at this instant (*carried*). How soon a carried limiter has room is up to the
-//! old rule, since a denied call stores nothing and a later one carries less.
+//! Under the rule that last wrote the limiter, a view is just the algorithm's level. Under another
+//! rule the algorithm decides what becomes of the stored state. It converts a bucket. It takes a
+//! log, leases, and the counters of equal windows as they are. In all other cases the permits in
+//! use under the old rule count as taken at this instant: they are *carried*. The old rule then
+//! determines when a carried limiter has room, since a denied call stores nothing and a later call
+//! carries less.
 
 use crate::algorithm::Change;
 use crate::algorithm::list::AnyLevel;
@@ -15,37 +16,37 @@ use crate::limiter::Limiter;
 use crate::numbers::MAX_TIME_MS;
 use crate::rule::Rule;
 
-/// Looks at a limiter under the rule that last wrote it; `None` when there is none.
+/// Looks at a limiter under the rule that last wrote it. `None` if no rule ever did.
 pub(crate) fn own_view<T>(
     stored: &Limiter,
     now_ms: i64,
     look: impl FnOnce(View<'_>) -> T,
 ) -> Option<T> {
     let rule = stored.rule()?;
-    // Nobody takes from this view, so when a grant would be recorded does not matter.
+    // Nothing is taken from this view, so the resolution makes no difference.
     let moment =
         Moment { numbers: rule.numbers(), now_ms, resolution: DEFAULT_RESOLUTION, id: None };
     Some(look(View::new(Some(stored), &rule, moment)))
 }
 
-/// See the file's head.
+/// A view; the head of this file describes it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
     rule: &'a Rule,
     moment: Moment<'a>,
     level: AnyLevel<'a>,
-    /// The limiter when another rule last wrote it, until permits are taken.
+    /// The limiter, if another rule last wrote it. `None` again once permits are taken.
     other: Option<&'a Limiter>,
-    /// Whether the level is not built on what is stored.
+    /// Whether the level replaces the stored state instead of continuing it.
     start_over: bool,
     /// Whether another rule last wrote the limiter.
     rule_changed: bool,
 }
 
-// What is `inline(always)` here saves a tenth of a decision.
+// `inline(always)` on these functions saves a tenth of a decision.
 impl<'a> View<'a> {
-    /// Looks at a limiter (none: a fresh one) under a rule whose limit is above 0, at a moment with the
-    /// numbers of that rule.
+    /// Looks at a limiter (`None` is a new one) under a rule whose limit is above 0. The moment
+    /// has the numbers of that rule.
     #[inline(always)]
     pub fn new(stored: Option<&'a Limiter>, rule: &'a Rule, moment: Moment<'a>) -> View<'a> {
         let view = |level| View {
@@ -98,14 +99,14 @@ impl<'a> View<'a> {
         self.level.in_use(&self.moment)
     }
 
-    /// Permits in use of the lease that asks, which its holder may keep whatever others hold.
+    /// Permits in use by the lease that asks. Its holder may keep them whatever others hold.
     #[inline(always)]
     pub fn renewable(&self) -> u64 {
         self.level.renewable()
     }
 
-    /// The first millisecond from now on at which at most `at_most` permits are in use, those of the
-    /// lease that asks left out.
+    /// The first millisecond from now on at which at most `at_most` permits are in use, not
+    /// counting those of the lease that asks.
     pub fn earliest(&self, at_most: u64) -> i64 {
         let earliest = match self.other.filter(|_| self.start_over) {
             None => self.level_earliest(at_most),
@@ -124,12 +125,12 @@ impl<'a> View<'a> {
         self.level.earliest(&self.moment, at_most)
     }
 
-    /// A void limiter is fresh, whatever the rule that is asked says.
+    /// Limits a time to when the stored state becomes void: every rule then treats it as new.
     fn before_void(&self, time_ms: i64) -> i64 {
         self.other.map_or(time_ms, |other| time_ms.min(other.void_at())).min(MAX_TIME_MS)
     }
 
-    /// Takes permits, whether or not they fit. Says whether there is anything to write.
+    /// Takes permits, whether or not they fit. Returns whether there is anything to write.
     pub fn take(&mut self, permits: u64) -> bool {
         let writes = self.level.take(&self.moment, permits);
         if writes {
@@ -138,36 +139,37 @@ impl<'a> View<'a> {
         writes
     }
 
-    /// When nothing will be in use any more.
+    /// When nothing will be in use any more; now if nothing is.
     #[inline(always)]
     pub fn full_at(&self) -> i64 {
         let now_ms = self.moment.now_ms;
         let full_at_ms = match self.other.filter(|_| self.start_over) {
-            // Carried permits come free as the old rule says, until some are taken under this one.
+            // Carried permits come back as the old rule says, until a call takes some under this
+            // one.
             Some(other) => own_view(other, now_ms, |own| own.full_at()).unwrap_or(now_ms),
             None => self.level.full_at(&self.moment),
         };
         self.before_void(full_at_ms).max(now_ms)
     }
 
-    /// When what [`View::write`] stores will be as a fresh limiter. The view is full at `full_at_ms`.
+    /// When the state that [`View::write`] stores becomes void. The view is full at `full_at_ms`.
     pub fn void_at(&self, full_at_ms: i64) -> i64 {
         self.level.void_after(&self.moment, full_at_ms).min(MAX_TIME_MS)
     }
 
-    /// Whether what was taken may be void sooner than what was there: after another rule, or when a
-    /// lease from the time of another rule was renewed.
+    /// Whether the write may make the limiter void sooner than it was: if another rule wrote it
+    /// before, or if it renews a lease that was taken under another rule.
     pub fn may_be_void_sooner(&self) -> bool {
         self.rule_changed || self.rule.algorithm().is_leased()
     }
 
-    /// What stores the view.
+    /// The write that stores the view.
     pub fn write(&self) -> Write {
         self.writes(self.level.change(&self.moment))
     }
 
-    /// Whether [`View::write`] takes more memory than there is in `stored`, the limiter looked at. What
-    /// has left makes room.
+    /// Whether [`View::write`] takes more memory than `stored`, the limiter looked at, has.
+    /// Permits that are no longer in use make room.
     pub fn grows(&self, stored: &Limiter) -> bool {
         let algorithm = self.rule.algorithm();
         match stored.state().algorithm() == Some(algorithm) {
@@ -176,8 +178,9 @@ impl<'a> View<'a> {
         }
     }
 
-    /// What stores the view after `permits` were given back, and when that will be as a fresh
-    /// limiter; `None` when there were none to give back. Leases are released instead.
+    /// The write that stores the view after `permits` were given back, and when the limiter is
+    /// void after it. `None` if there were none to give back, or for leases, which are released
+    /// instead.
     pub fn give_back(&self, permits: u64) -> Option<(Write, i64)> {
         let permits = permits.min(self.in_use());
         if permits == 0 {

@@ -9,7 +9,7 @@ use crate::entry::{Docs, Entry, KEYS, KeyRange, Kind, LIMIT, PER_KEY, UPDATE, WI
 use crate::failure::Failure;
 use crate::key::Access;
 
-/// See the file's head.
+/// The command `RL.ACQUIRE`.
 pub struct Acquire;
 
 impl Command for Acquire {

@@ -1,4 +1,4 @@
-//! `RL.ACQUIREX`: a rule for each key, costs, batches and more. It is the command that can wait.
+//! `RL.ACQUIREX`: a rule for each key, costs, batches and more. This is the command that can wait.
 
 use rl_core::grammar::rules::Form;
 use rl_core::grammar::{Named, Request};
@@ -13,7 +13,7 @@ use crate::open_keys::OpenKeys;
 use crate::rules::{Rules, with_rules};
 use crate::waiting::{attempt, begin};
 
-/// See the file's head.
+/// The command `RL.ACQUIREX`.
 pub struct AcquireX;
 
 impl Command for AcquireX {
@@ -50,8 +50,8 @@ impl Command for AcquireX {
     }
 }
 
-/// Answers a call that would rather wait than be denied; `None` when its client waits. A function
-/// of its own, since it takes much of the stack.
+/// Answers a call that may wait rather than be denied; `None` if its client waits. A function of
+/// its own, since it uses much of the stack.
 #[inline(never)]
 fn answer_or_wait(
     call: &Call,

@@ -1,8 +1,8 @@
-//! `RL._EFFECT`: what a primary sends to its replicas and to the AOF.
+//! `RL._EFFECT`: the effects that a primary sends to its replicas and to the AOF.
 //!
-//! It never answers an error to either: a replica that refuses its primary's stream, or an AOF that
-//! does not load, is worse than one limiter that is missing. What cannot be applied is logged and
-//! skipped.
+//! It never answers either of them with an error. A replica that refuses its primary's stream, or
+//! an AOF that does not load, is worse than one missing limiter. The command logs and skips an
+//! effect that it cannot apply.
 
 use rl_core::grammar::Arguments;
 use rl_core::grammar::error::Shown;
@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::key::{Access, Key};
 use crate::{log, propagation};
 
-/// See the file's head.
+/// The command `RL._EFFECT`.
 pub struct ApplyEffect;
 
 impl Command for ApplyEffect {
@@ -43,7 +43,7 @@ impl Command for ApplyEffect {
                 log::rare_warning(call.now_ms(), &what, &reason);
             }
         }
-        // To this replica's own AOF.
+        // For this replica's own AOF.
         if origin == Origin::Primary {
             propagation::send_verbatim(call);
         }
@@ -52,7 +52,7 @@ impl Command for ApplyEffect {
     }
 }
 
-/// Applies the blob after the key at an index.
+/// Applies the blob that follows the key at index `at`.
 fn apply(call: &Call, at: usize) -> Result<(), String> {
     let payload = decode_payload(call.get(at + 1)).map_err(|error| error.to_string())?;
     let mut key = Key::open(call, at, Access::Write).map_err(|failure| failure.to_string())?;

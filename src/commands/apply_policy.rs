@@ -1,6 +1,6 @@
 //! `RL._POLICY`: the policies that a primary sends to its replicas and to the AOF.
 //!
-//! It answers no error to either, as [`super::apply_effect`] explains.
+//! It never answers either of them with an error, for the reason given in [`super::apply_effect`].
 
 use rl_core::grammar::Arguments;
 
@@ -10,7 +10,7 @@ use crate::entry::{Docs, Entry, KeyRange};
 use crate::failure::Failure;
 use crate::{log, policies, propagation};
 
-/// See the file's head.
+/// The command `RL._POLICY`.
 pub struct ApplyPolicy;
 
 impl Command for ApplyPolicy {

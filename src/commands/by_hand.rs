@@ -1,5 +1,5 @@
-//! Changing limiters by hand, as `RL.REFUND`, `RL.RELEASE`, `RL.BLOCK` and `RL.EXEMPT` do. Each
-//! answers how many limiters it changed.
+//! Changes limiters by hand. `RL.REFUND`, `RL.RELEASE`, `RL.BLOCK` and `RL.EXEMPT` share this
+//! code.
 
 use rl_core::effect::Effect;
 use rl_core::grammar::by_hand::parse_lay;
@@ -12,8 +12,8 @@ use crate::failure::Failure;
 use crate::key::Access;
 use crate::open_keys::OpenKeys;
 
-/// Changes the limiters that the first `count` arguments name as `change` says, and answers how
-/// many it changed.
+/// Applies `change` to the limiters named by the first `count` arguments. Replies the number of
+/// limiters that it changed.
 pub fn change_each(
     call: &Call,
     count: usize,
@@ -43,7 +43,7 @@ pub fn change_each(
     Ok(())
 }
 
-/// The arguments of commands that lay something for a time.
+/// The arguments of commands that lay a block or an exemption for a time.
 pub const FOR_A_TIME: &[Arg] = &[KEYS, pair(c"duration", c"FOR", Kind::Integer)];
 
 /// Lays a block or an exemption on each limiter, or lifts it.

@@ -8,7 +8,7 @@ use crate::commands::by_hand::{FOR_A_TIME, lay};
 use crate::entry::{Docs, Entry, KeyRange, PER_KEY, UPDATE};
 use crate::failure::Failure;
 
-/// See the file's head.
+/// The command `RL.EXEMPT`.
 pub struct Exempt;
 
 impl Command for Exempt {

@@ -1,4 +1,4 @@
-//! `RL.INFO`: what a limiter tells about itself.
+//! `RL.INFO`: the report of a limiter about itself.
 
 use rl_core::status::Status;
 
@@ -10,7 +10,7 @@ use crate::key::Access;
 use crate::open_keys::OpenKeys;
 use crate::top;
 
-/// See the file's head.
+/// The command `RL.INFO`.
 pub struct Info;
 
 impl Command for Info {
@@ -42,7 +42,7 @@ impl Command for Info {
     }
 }
 
-/// Fields of later versions come behind these.
+/// Later versions add their fields after these.
 fn reply(call: &Call, status: &Status, denied_recently: u64) {
     let rule = status.rule;
     let numbers = [

@@ -1,4 +1,4 @@
-//! `RL.PEEK`: what `RL.ACQUIREX` would answer.
+//! `RL.PEEK`: the answer that `RL.ACQUIREX` would give.
 
 use rl_core::grammar::rules::Form;
 
@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::key::Access;
 use crate::rules::with_rules;
 
-/// See the file's head.
+/// The command `RL.PEEK`.
 pub struct Peek;
 
 impl Command for Peek {

@@ -1,6 +1,7 @@
-//! `RL.POLICY SET|GET|DEL|LIST|HELP`: numbers that an operator puts in the place of those asked.
+//! `RL.POLICY SET|GET|DEL|LIST|HELP`: numbers by which an operator replaces those that
+//! applications send.
 //!
-//! A replica gets `RL._POLICY`: what is set for each name that changed, with absolute times.
+//! Replicas get `RL._POLICY`: the policies of each name that changed, with absolute times.
 
 use redis_module::{Context, RedisResult, RedisValue};
 use rl_core::grammar::Arguments;
@@ -15,7 +16,7 @@ use crate::failure::Failure;
 use crate::waiting::queue;
 use crate::{log, policies, propagation};
 
-/// `RL.POLICY` itself, which is only the name before its subcommands.
+/// `RL.POLICY` itself, which is only a container of subcommands.
 pub const CONTAINER: Entry = Entry {
     name: c"rl.policy",
     flags: c"",
@@ -30,7 +31,7 @@ pub const CONTAINER: Entry = Entry {
 
 const NAME: Arg = value(c"name", Kind::Text);
 
-/// The arguments behind a subcommand's name.
+/// The arguments after a subcommand's name.
 struct Behind<'a>(&'a Call);
 
 impl Arguments for Behind<'_> {
@@ -105,7 +106,7 @@ fn server_config_is(call: &Call, directive: &str, value: &str) -> bool {
     }
 }
 
-/// `RL.POLICY DEL`: answers how many there were.
+/// `RL.POLICY DEL`: replies the number of policies that it removed.
 pub struct Del;
 
 impl Command for Del {
@@ -137,7 +138,7 @@ impl Command for Del {
     }
 }
 
-/// Sets or removes policies of names, here and on replicas.
+/// Replaces or removes the policies of names, here and on replicas.
 fn change(call: &Call, entries: Vec<(&[u8], PolicyEntry)>) {
     if entries.is_empty() {
         return;
@@ -246,7 +247,7 @@ impl Command for Help {
     }
 }
 
-/// Fields of later versions come behind these. `for` is the time left in ms, -1 without an end.
+/// Later versions add their fields after these. `for` is the time left in ms; -1 without an end.
 fn reply_policy(call: &Call, policy: &Policy, until_ms: Option<i64>, now_ms: i64) {
     let Policy { rule, block_ms, shadow } = policy;
     let numbers = [

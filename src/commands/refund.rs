@@ -9,7 +9,7 @@ use crate::commands::by_hand::change_each;
 use crate::entry::{Docs, Entry, KEYS, KeyRange, Kind, PER_KEY, UPDATE, pair};
 use crate::failure::Failure;
 
-/// See the file's head.
+/// The command `RL.REFUND`.
 pub struct Refund;
 
 impl Command for Refund {

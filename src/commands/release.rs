@@ -1,4 +1,4 @@
-//! `RL.RELEASE`: ends a lease.
+//! `RL.RELEASE`: ends leases.
 
 use rl_core::grammar::by_hand::parse_release;
 use rl_core::manage::release;
@@ -9,7 +9,7 @@ use crate::commands::by_hand::change_each;
 use crate::entry::{Docs, Entry, KEYS, KeyRange, Kind, PER_KEY, UPDATE, pair};
 use crate::failure::Failure;
 
-/// See the file's head.
+/// The command `RL.RELEASE`.
 pub struct Release;
 
 impl Command for Release {

@@ -1,7 +1,7 @@
-//! `CL.THROTTLE`: what code that was written for redis-cell calls, on a bucket.
+//! `CL.THROTTLE`: the command that code written for redis-cell calls, on a bucket.
 //!
-//! The same five integers, in seconds. A wait is rounded up here, so that a client that sleeps as
-//! long as it is told is granted.
+//! It replies the same five integers, in seconds. This command rounds a wait up, so that a client
+//! that sleeps for that long is granted.
 
 use rl_core::grammar::acquire::parse_throttle;
 
@@ -12,7 +12,7 @@ use crate::entry::{Docs, Entry, KEY, KeyRange, Kind, UPDATE, value};
 use crate::failure::Failure;
 use crate::key::Access;
 
-/// See the file's head.
+/// The command `CL.THROTTLE`.
 pub struct Throttle;
 
 impl Command for Throttle {
@@ -39,7 +39,7 @@ impl Command for Throttle {
         let reply = acquisition::answer(call, &request, &mut [rule], Access::Write)?;
         let [granted, limit, remaining, retry_after_ms, reset_after_ms, _] = reply.call;
         let retry_after_s = match granted {
-            // It need not wait.
+            // A granted call need not wait.
             1.. => -1,
             _ => seconds(retry_after_ms),
         };
@@ -50,7 +50,7 @@ impl Command for Throttle {
     }
 }
 
-/// Whole seconds, rounded up; -1 stays.
+/// Whole seconds, rounded up. -1 stays -1.
 fn seconds(ms: i64) -> i64 {
     if ms < 0 { ms } else { (ms as u64).div_ceil(1000) as i64 }
 }

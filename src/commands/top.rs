@@ -9,7 +9,7 @@ use crate::entry::{Docs, Entry, KeyRange, Kind, pair};
 use crate::failure::Failure;
 use crate::top;
 
-/// See the file's head.
+/// The command `RL.TOP`.
 pub struct TopKeys;
 
 impl Command for TopKeys {

@@ -1,8 +1,10 @@
-//! A waiter's call made again: by the server, with the client's own arguments and in its name.
+//! Makes a waiter's call again: through the server, with the client's own arguments and in its
+//! name.
 //!
-//! A look said before that it can be served. The attempt judges by the clock of that look. If it is
-//! denied even so, the denial is like a look: it starts no block and is not counted. Only the last
-//! attempt, at the end of the wait, is a call like any other, whose denial is the answer.
+//! A look has said that the call can be granted. The attempt judges by the clock of that look. If
+//! it is denied after all, the denial has no more effect than a look: it starts no block and is
+//! not counted. Only the last attempt, at the end of the wait, is a call like any other. Its
+//! denial is the answer.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -15,14 +17,14 @@ use crate::acquisition::Reply;
 use crate::api::api;
 use crate::call::Call;
 
-/// What became of an attempt.
+/// The outcome of an attempt.
 pub enum Outcome {
-    /// This is the answer.
+    /// The answer to the client.
     Answer(Said),
-    /// It was denied, which is no answer yet.
+    /// A denial, which is no answer yet.
     NotYet,
-    /// The server refuses the hash slot of the keys for now. The error to answer, if the wait is
-    /// over.
+    /// The server refuses the hash slot of the keys for now. The error is the answer if the wait
+    /// is over.
     SlotRefused(&'static CStr),
 }
 
@@ -35,17 +37,17 @@ struct Attempt {
 }
 
 thread_local! {
-    /// The attempt that is going on: the main thread's, where all commands run.
+    /// The attempt under way. It is the main thread's, where all commands run.
     static GOING_ON: Cell<Option<Attempt>> = const { Cell::new(None) };
 }
 
-/// Whether the call is an attempt, and if so whether it is the last one.
+/// Whether the call is the last attempt; `None` if it is no attempt.
 pub fn is_last() -> Option<bool> {
     GOING_ON.get().map(|attempt| attempt.last)
 }
 
-/// The moment by which a call with a `TIMEOUT` is judged: for an attempt, that of its look, since
-/// the server's clock may have run on.
+/// The moment by which a call with a `TIMEOUT` is judged. For an attempt, this is the moment of
+/// its look, since the server's clock may have run on.
 pub fn now_ms(call: &Call) -> i64 {
     match GOING_ON.get() {
         None => call.now_ms(),
@@ -56,7 +58,7 @@ pub fn now_ms(call: &Call) -> i64 {
     }
 }
 
-/// Whether the user behind a waiter may still do what it asked for.
+/// Whether the user of a waiter may still run its command.
 fn is_permitted(seat: &Seat) -> bool {
     let Some(name) = seat.user() else { return true };
     let (mut argv, argc) = seat.argv();
@@ -98,7 +100,7 @@ pub fn make(ctx: &Context, seat: &Seat, now_ms: i64, last: bool) -> Outcome {
     match said {
         None => Outcome::NotYet,
         Some(Said::Error(_)) if !ran && seat.is_on_key() => match refusal {
-            // `RM_Call` sets these for a hash slot that is not or not wholly on this node.
+            // `RM_Call` sets these for a hash slot that is not on this node, or only in part.
             Some(libc::EPERM) => Outcome::SlotRefused(MOVING),
             Some(libc::ENETDOWN | libc::EROFS) => Outcome::SlotRefused(DOWN),
             _ => Outcome::Answer(said.unwrap_or_else(internal_error)),
@@ -107,7 +109,7 @@ pub fn make(ctx: &Context, seat: &Seat, now_ms: i64, last: bool) -> Outcome {
     }
 }
 
-/// A client reads these when its call comes while a hash slot moves, or while the cluster is down.
+/// The errors of a client whose call comes while a hash slot moves, or while the cluster is down.
 const MOVING: &CStr = c"TRYAGAIN the slot of these keys is moving";
 const DOWN: &CStr = c"CLUSTERDOWN the cluster is down";
 
@@ -115,14 +117,14 @@ fn internal_error() -> Said {
     Said::Error(c"ERR internal error".into())
 }
 
-/// Copies what the server answered a call, `None` for null. The server's own reply refers to the
-/// context of the timer, which is gone by the time the answer is sent.
+/// Copies the server's reply to a call; `None` if it is null. The original refers to the context
+/// of the timer, which no longer exists when the answer is sent.
 ///
 /// # Safety
 /// The reply is alive, or null.
 unsafe fn read_reply(reply: *mut raw::RedisModuleCallReply) -> Option<Said> {
-    // SAFETY: the reply is alive as long as the caller leaves it, and what it is made of as long as
-    // it is. The server answers null for elements that are not there.
+    // SAFETY: the reply lives until the caller frees it, and its elements live as long as it does.
+    // The server returns null for elements that do not exist.
     unsafe {
         let integers = |array: *mut raw::RedisModuleCallReply| {
             let len = api!(RedisModule_CallReplyLength)(array);
@@ -155,8 +157,8 @@ unsafe fn read_reply(reply: *mut raw::RedisModuleCallReply) -> Option<Said> {
     }
 }
 
-/// Corrects limiters that are ahead of a clock that stepped back, as any write to them does. `keys`
-/// are places. Says whether that was possible.
+/// Corrects limiters that are ahead of a clock that stepped back, as any write to them does.
+/// `keys` are their places. Returns whether that was possible.
 pub fn correct(ctx: &Context, seat: &Seat, keys: &[usize]) -> bool {
     let (argv, _) = seat.argv();
     let mut keys: Vec<_> = keys.iter().filter_map(|key| argv.get(key + 1).copied()).collect();

@@ -1,4 +1,4 @@
-//! How a wait begins.
+//! Decides whether a call begins to wait.
 
 use rl_core::decision::Terms;
 use rl_core::grammar::{Arguments, Named, Request};
@@ -12,9 +12,9 @@ use crate::call::Call;
 use crate::config;
 use crate::open_keys::OpenKeys;
 
-/// Whether a call with a `TIMEOUT` needs no answer now: its client waits, since the call would be
-/// denied or would overtake other waiters. `asked` are its rules as they came, `rules` those in
-/// force.
+/// Whether the client of a call with a `TIMEOUT` waits instead of getting an answer now: the call
+/// would be denied, or would overtake other waiters. `asked` are its rules as they came, `rules`
+/// those in force.
 pub fn waits(
     call: &Call,
     request: &Request<'_>,
@@ -29,8 +29,8 @@ pub fn waits(
     }
     let seen = look::judge(request, rules, keys, terms, request.options.timeout_ms);
     if is_last.is_some() {
-        // It waits already. A look said that it can be served; if that turns out wrong, it goes on
-        // waiting.
+        // The client waits already. A look said that it can be served; if that was wrong, it goes
+        // on waiting.
         let refused = !matches!(seen.look, Look::Served { .. });
         if refused {
             call.reply_null();
@@ -40,7 +40,7 @@ pub fn waits(
     let (key, wait_ms) = match seen.look {
         Look::Over => return false,
         Look::Waits { key, for_ms } => (key, for_ms),
-        // A holder that renews for no more than it has overtakes no waiter.
+        // A holder that renews a lease for no more than it has overtakes no waiter.
         Look::Served { asks_more } => match first_with_line(call, &asks_more) {
             Some(key) => (key, 0),
             None => return false,
@@ -67,12 +67,12 @@ pub fn waits(
     true
 }
 
-/// Whether one more may wait, here and now.
+/// Whether one more client may wait, here and now.
 fn may_wait(call: &Call) -> bool {
     queue::waiters() < config::max_waiters() && !call.denies_blocking()
 }
 
-/// The first of these keys that has waiters: a newcomer that can wait queues behind them.
+/// The first of these keys that has a line. A newcomer that can wait queues there.
 fn first_with_line(call: &Call, keys: &[usize]) -> Option<usize> {
     if queue::waiters() == 0 {
         return None;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::api::live_clock_ms;
 
-/// How far the wall clock was ahead of this one when it was last compared, in ms.
+/// By how much the wall clock was ahead of this one at the last comparison, in ms.
 static WALL_AHEAD_MS: AtomicI64 = AtomicI64::new(0);
 
 /// The time since this clock began.
@@ -24,12 +24,12 @@ fn wall_ahead_ms() -> i64 {
     live_clock_ms() - clock_us() / 1000
 }
 
-/// Remembers how far the wall clock is ahead, for [`wall_stepped`].
+/// Records by how much the wall clock is ahead, for [`wall_stepped`].
 pub fn watch_wall() {
     WALL_AHEAD_MS.store(wall_ahead_ms(), Ordering::Relaxed);
 }
 
-/// Whether the wall clock stepped by at least `by_ms` since it was last compared.
+/// Whether the wall clock has stepped by at least `by_ms` since the last comparison.
 pub fn wall_stepped(by_ms: i64) -> bool {
     let ahead_ms = wall_ahead_ms();
     let stepped = ahead_ms.abs_diff(WALL_AHEAD_MS.load(Ordering::Relaxed)) >= by_ms as u64;

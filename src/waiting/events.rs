@@ -11,7 +11,7 @@ use super::queue::{self, all_changed};
 use super::{clock, service};
 use crate::api::{MainThread, api};
 
-/// The directives that a decision depends on.
+/// The directives on which a decision depends.
 const DIRECTIVES: [&str; 3] = ["rl.enforce", "rl.sliding-resolution", "rl.slot-validation"];
 
 #[config_changed_event_handler]
@@ -34,18 +34,18 @@ unsafe extern "C" fn on_swap(
     _: u64,
     _: *mut c_void,
 ) {
-    // SAFETY: the server tells of events on its main thread.
+    // SAFETY: the server announces events on its main thread.
     all_changed(&unsafe { MainThread::in_callback() });
 }
 
-/// A value is about to leave its key: it was deleted, expired, was evicted, overwritten or renamed.
-/// Databases that are flushed or swapped do not call this.
+/// Called when a value is about to leave its key: it was deleted, expired, evicted, overwritten or
+/// renamed. The server does not call this when it flushes or swaps a database.
 pub unsafe extern "C" fn on_unlink(ctx: *mut raw::RedisModuleKeyOptCtx, _: *const c_void) {
     if queue::waiters() == 0 {
         return;
     }
     let tell = || {
-        // SAFETY: the server calls this on its main thread, and keeps the name beyond it.
+        // SAFETY: the server calls this on its main thread, and the name outlives the call.
         unsafe {
             let db = api!(RedisModule_GetDbIdFromOptCtx)(ctx);
             let mut len = 0;
@@ -55,15 +55,15 @@ pub unsafe extern "C" fn on_unlink(ctx: *mut raw::RedisModuleKeyOptCtx, _: *cons
             queue::changed(&MainThread::in_callback(), db, name);
         }
     };
-    // A panic must not reach the server, and there is nothing else to tell it.
+    // A panic must not reach the server, and there is nothing else to report.
     let _ = catch_unwind(tell);
 }
 
 /// The smallest step of the wall clock, or delay of a timer, that matters.
 const STEP_MS: i64 = 20;
 
-/// The server's timers run on the wall clock, so a step back stalls them, but not this event. And
-/// what limiters said was meant by the clock before the step.
+/// The server's timers run on the wall clock, so a step back stalls them, but not this event.
+/// Also, the waits that limiters named refer to the clock before the step.
 #[cron_event_handler]
 fn on_cron(ctx: &Context, _: u64) {
     if queue::waiters() > 0 && clock::wall_stepped(STEP_MS) {
@@ -74,7 +74,7 @@ fn on_cron(ctx: &Context, _: u64) {
     }
 }
 
-/// Makes the timer ready, and asks the server to tell when databases change places.
+/// Prepares the timer, and asks the server to announce when databases change places.
 pub fn subscribe(ctx: &Context) -> Result<(), String> {
     queue::prepare(ctx, Some(service::on_timer));
     let swaps = raw::RedisModuleEvent { id: raw::REDISMODULE_EVENT_SWAPDB, dataver: 1 };

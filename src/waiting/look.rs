@@ -1,8 +1,7 @@
-//! Judging what a call that waits would be told now. Looking changes nothing, and nothing counts
-//! it.
+//! Judges which answer a waiting call would get now. A look changes nothing and is not counted.
 //!
 //! The same judgement decides whether a call begins to wait, goes on waiting or is answered at
-//! once, so a waiter is told what it would be told if its call came now.
+//! once. So a waiter gets the answer that its call would get if it came now.
 
 use rl_core::call::{look_at_one, peek};
 use rl_core::decision::{Ask, Decision, Part, Terms};
@@ -18,7 +17,7 @@ use crate::open_keys::OpenKeys;
 use crate::rules::Rules;
 use crate::{config, policies};
 
-/// What a call asks for, read once.
+/// The request of a waiting call, parsed once.
 pub struct Wish {
     keys: usize,
     rules: Box<[WishedRule]>,
@@ -28,40 +27,41 @@ pub struct Wish {
     with_keys: bool,
 }
 
-/// A rule as it came: policies may replace its numbers at each look.
+/// A rule as it came. Policies may replace its numbers at each look.
 struct WishedRule {
     ask: Ask,
     name: Option<Box<[u8]>>,
 }
 
-/// What became of a wish.
+/// The answer to a wish.
 pub enum Look {
-    /// It can be served. At these keys it asks for more than its caller holds already.
+    /// It can be served. At the keys in `asks_more` it asks for more than its caller already
+    /// holds.
     Served { asks_more: Vec<usize> },
     /// It would be denied at once, or is an error by now.
     Over,
-    /// The key at this place denies it for `for_ms`, and no other for longer.
+    /// The key at this place denies it for `for_ms`, and no other key denies it for longer.
     Waits { key: usize, for_ms: i64 },
 }
 
-/// What a look found.
+/// The result of a look.
 pub struct Seen {
-    /// What became of the wish.
+    /// The answer to the wish.
     pub look: Look,
-    /// When that may become worse by itself, as an exemption or a policy ends.
+    /// When the answer may get worse by itself because an exemption or a policy ends.
     pub again_in_ms: Option<i64>,
 }
 
-/// What a look at one key found.
+/// The result of a look at one key.
 pub enum SeenKey {
-    /// It denies the wish for `for_ms`, which its caller is willing to wait.
+    /// The key denies the wish for `for_ms`, and its caller will wait that long.
     Denies { for_ms: i64 },
-    /// It does not deny it, or not only for a time: the next look is at all keys.
+    /// The key does not deny the wish, or not only for a time. The next look must be at all keys.
     Else { has_room: bool, again_in_ms: Option<i64> },
 }
 
 impl Wish {
-    /// What a request asks, with its rules as they came.
+    /// The wish of a request, with its rules as they came.
     pub fn new(request: &Request<'_>, asked: &[Named<'_>]) -> Wish {
         let own = |rule: &Named<'_>| WishedRule { ask: rule.ask, name: rule.name.map(Box::from) };
         Wish {
@@ -74,13 +74,13 @@ impl Wish {
         }
     }
 
-    /// In how many ms the first of the policies in force ends.
+    /// The time in ms until the first of the policies in force ends.
     pub fn policy_ends_in_ms(&self, call: &Call, now_ms: i64) -> Option<i64> {
         self.rules.iter().filter_map(|rule| in_force(call, rule, now_ms).1).min()
     }
 
     fn request(&self) -> Request<'_> {
-        // A look has no timeout, and the other options do not go with one.
+        // A look has no timeout, and the other options exclude one.
         let options = Options {
             upto: self.upto,
             id: self.id.as_deref(),
@@ -97,7 +97,7 @@ impl Wish {
     }
 }
 
-/// A rule as it is in force, and in how many ms its policy ends.
+/// The rule in force, and the time in ms until its policy ends.
 fn in_force<'a>(call: &Call, rule: &'a WishedRule, now_ms: i64) -> (Named<'a>, Option<i64>) {
     let (mut ask, name) = (rule.ask, rule.name.as_deref());
     let end_ms = name.and_then(|name| {
@@ -111,17 +111,17 @@ fn in_force<'a>(call: &Call, rule: &'a WishedRule, now_ms: i64) -> (Named<'a>, O
     (Named { ask, name }, end_ms)
 }
 
-/// Hears what a look found.
+/// The findings of a look.
 #[derive(Default)]
 struct Found {
     has_lapsed: bool,
-    /// Whether a key denies whose holders may give permits back at any time.
+    /// Whether a denying key has holders, which may give permits back at any time.
     may_be_released: bool,
-    /// Where the caller asks for more than it holds already.
+    /// The keys at which the caller asks for more than it already holds.
     asks_more: Vec<usize>,
 }
 
-/// [`Found`] under these terms.
+/// Collects [`Found`] under these terms.
 struct Finding<'a> {
     terms: &'a Terms<'a>,
     found: Found,
@@ -144,8 +144,8 @@ impl Told for Finding<'_> {
     }
 }
 
-/// Judges a call over keys that are open, by the rules in force: whether it is served, denied or
-/// rather waits for up to `timeout_ms`. A call that waits is not denied, so it begins no block.
+/// Judges a call over open keys by the rules in force: it is served, denied, or waits for up to
+/// `timeout_ms`. A call that waits is not denied, so it starts no block.
 pub fn judge(
     request: &Request<'_>,
     rules: &[Named<'_>],
@@ -172,23 +172,23 @@ pub fn judge(
     Seen { look, again_in_ms }
 }
 
-/// Whether holders may give permits back at any time.
+/// Whether the limiter has holders, which may give permits back at any time.
 fn is_leased(ask: &Ask) -> bool {
     ask.rule.algorithm().is_leased()
 }
 
-/// How long a limiter still lets everything through.
+/// The time that is left of a limiter's exemption, in ms.
 fn exempt_ms(stored: &Limiter, now_ms: i64) -> Option<i64> {
     Some(stored.laid().exempt_until_ms - now_ms).filter(|ms| *ms > 0)
 }
 
-/// Looks at all keys. `Err` names the keys whose limiters are ahead of a clock that stepped back:
-/// they can be judged only after they were corrected, which is a write.
+/// Looks at all keys. `Err` lists the keys whose limiters are ahead of a clock that stepped back.
+/// Those must be corrected before they can be judged, and that is a write.
 pub fn at_all(call: &Call, wish: &Wish, now_ms: i64, timeout_ms: i64) -> Result<Seen, Vec<usize>> {
     let rules = wish.rules(call, now_ms);
     let mut keys = OpenKeys::new(call);
     if keys.open(wish.keys, Access::Read).is_err() {
-        // What became an error is answered as the server answers it.
+        // The server then answers the error itself.
         return Ok(Seen { look: Look::Over, again_in_ms: None });
     }
     let ahead: Vec<usize> = keys.corrections(now_ms).places().collect();
@@ -201,7 +201,7 @@ pub fn at_all(call: &Call, wish: &Wish, now_ms: i64, timeout_ms: i64) -> Result<
     Ok(Seen { again_in_ms: ends.into_iter().flatten().min(), ..seen })
 }
 
-/// Looks at one key, by its place.
+/// Looks at the key at one place.
 pub fn at_one(call: &Call, wish: &Wish, key: usize, now_ms: i64, timeout_ms: i64) -> SeenKey {
     let other = |has_room, again_in_ms| SeenKey::Else { has_room, again_in_ms };
     let Some(rule) = wish.rules.get(key).or(wish.rules.first()) else { return other(false, None) };

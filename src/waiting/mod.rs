@@ -2,23 +2,23 @@
 //!
 //! | module | what it is for |
 //! |---|---|
-//! | [`events`] | what the server tells: databases that change, configuration, clocks that step |
-//! | `service` | the timer's work: what [`rl_core::queue`] says is to be done, in slices |
-//! | [`begin`] | whether a call begins to wait |
-//! | [`attempt`] | a waiter's call made again, once a look says that it can be served |
-//! | `seats` | a client that waits: how it is blocked, answered and lost |
-//! | `look` | what its call would be told now, which changes nothing |
-//! | [`queue`] | the queue and its timer, which knows no clients |
+//! | [`events`] | events of the server: databases that change, configuration, clocks that step |
+//! | `service` | the timer's work: the tasks of [`rl_core::queue`], in slices |
+//! | [`begin`] | decides whether a call begins to wait |
+//! | [`attempt`] | makes a waiter's call again, once a look says that it can be served |
+//! | `seats` | the clients that wait: how each is blocked, answered and lost |
+//! | `look` | the answer that a waiter's call would get now; changes nothing |
+//! | [`queue`] | the queue and its timer, which know no clients |
 //! | `clock` | a clock that never steps |
 //!
-//! A file imports only those that stand below it.
+//! A file imports only files below it in the table.
 //!
-//! A client that waits has no permit. It is served by calling `RL.ACQUIREX` again with the same
-//! arguments: the server then applies its own rules (a hash slot that is moving, a replica that is
-//! missing) as for any client, and the permits are deducted and replicated as by any other call.
+//! A client that waits has no permit. To serve it, the module calls `RL.ACQUIREX` again with the
+//! same arguments. So the server applies its own rules (a hash slot that is moving, a missing
+//! replica) as for any client, and the permits are deducted and replicated as for any other call.
 //!
-//! Times of the queue are microseconds of a clock that never steps. A limiter's time is the wall
-//! clock's: a wait that it tells counts from the moment at which it tells it.
+//! Times of the queue are microseconds of a clock that never steps. A limiter's time is that of
+//! the wall clock, so a wait that a limiter names counts from the moment of the look.
 
 pub mod attempt;
 pub mod begin;

@@ -1,7 +1,7 @@
 //! The queue of this server, and the timer that serves it.
 //!
-//! It knows neither the clients nor how they are served, so that everything that changes a key can
-//! tell it: the service is handed over when the module is loaded ([`prepare`]).
+//! This file knows neither the clients nor how to serve them, so that any file that changes a key
+//! can call it. The service is passed in when the module is loaded ([`prepare`]).
 
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,19 +14,19 @@ use smallvec::SmallVec;
 use super::clock::clock_us;
 use crate::api::api;
 
-/// The longest timer: servers before 7.2 count its microseconds in 32 bits. A timer that is set for
-/// something later fires in between, which does no harm.
+/// The longest timer: servers before 7.2 count its microseconds in 32 bits. A timer for a later
+/// moment fires early, which does no harm.
 const LONGEST_MS: i64 = 1_000_000;
 
 #[derive(Default)]
 struct State {
     queue: Queue,
     service: Option<Service>,
-    /// The timer that is set, and the moment for which it is.
+    /// The timer that is set, and the moment for which it is set.
     timer: Option<(raw::RedisModuleTimerID, i64)>,
 }
 
-/// What a timer needs.
+/// Everything that a timer needs.
 #[derive(Clone, Copy)]
 struct Service {
     /// A context that outlives callbacks.
@@ -38,18 +38,18 @@ lazy_static! {
     static ref STATE: RedisGILGuard<State> = RedisGILGuard::default();
 }
 
-/// The length of the queue, which each grant reads.
+/// The length of the queue. Each grant reads it.
 static WAITERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Makes the timer ready, which runs `on_timer`. That begins with [`timer_fired`].
+/// Prepares the timer, which runs `on_timer`. That function must begin by calling [`timer_fired`].
 pub fn prepare(ctx: &Context, on_timer: raw::RedisModuleTimerProc) {
     // SAFETY: `ctx` is the context of the load.
     let detached = unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(ctx.ctx) };
     STATE.lock(ctx).service = Some(Service { ctx: detached, on_timer });
 }
 
-/// Looks at the queue, or changes it. Nothing that can call back into this module may run inside:
-/// opening a key may let it expire.
+/// Calls `look`, which may read or change the queue. `look` must not run anything that can call
+/// back into this module: even opening a key can, since the key may expire.
 pub fn with<T>(lock: &impl RedisLockIndicator, look: impl FnOnce(&mut Queue) -> T) -> T {
     let queue = &mut STATE.lock(lock).queue;
     let result = look(queue);
@@ -57,20 +57,20 @@ pub fn with<T>(lock: &impl RedisLockIndicator, look: impl FnOnce(&mut Queue) -> 
     result
 }
 
-/// How many clients wait.
+/// The number of clients that wait.
 #[inline(always)]
 pub fn waiters() -> usize {
     WAITERS.load(Ordering::Relaxed)
 }
 
-/// A key in a database, as the queue names it.
+/// The name of a key of a database in the queue.
 pub fn name(db: i32, key: &[u8]) -> SmallVec<[u8; 64]> {
     let mut name = SmallVec::from_slice(&db.to_le_bytes());
     name.extend_from_slice(key);
     name
 }
 
-/// Says that a key may have room for its waiters.
+/// Notes that a key may have room for its waiters.
 pub fn has_room(lock: &impl RedisLockIndicator, db: i32, key: &[u8]) {
     let name = name(db, key);
     let has_news = |queue: &mut Queue| queue.has_line(&name) && queue.has_room(&name, clock_us());
@@ -79,14 +79,14 @@ pub fn has_room(lock: &impl RedisLockIndicator, db: i32, key: &[u8]) {
     }
 }
 
-/// Says that a key may have room for its waiters, or deny them for longer than before.
+/// Notes that a key may have room for its waiters, or deny them for longer than before.
 pub fn changed(lock: &impl RedisLockIndicator, db: i32, key: &[u8]) {
     if with(lock, |queue| queue.changed(&name(db, key), clock_us())) {
         arm(lock);
     }
 }
 
-/// Says that any key may have room, or deny for longer than before.
+/// Notes that any key may have room, or deny for longer than before.
 pub fn all_changed(lock: &impl RedisLockIndicator) {
     if waiters() > 0 {
         with(lock, Queue::all_changed);
@@ -94,7 +94,7 @@ pub fn all_changed(lock: &impl RedisLockIndicator) {
     }
 }
 
-/// Sets the timer for the next thing to do.
+/// Sets the timer for the next task.
 pub fn arm(lock: &impl RedisLockIndicator) {
     arm_no_earlier_than(lock, i64::MIN);
 }
@@ -105,7 +105,7 @@ pub fn rearm(lock: &impl RedisLockIndicator) {
     arm(lock);
 }
 
-/// Sets the timer for the next thing to do, but not before a moment.
+/// Sets the timer for the next task, but not before `earliest_us`.
 pub fn arm_no_earlier_than(lock: &impl RedisLockIndicator, earliest_us: i64) {
     let mut state = STATE.lock(lock);
     let now_us = clock_us();
@@ -121,12 +121,12 @@ pub fn arm_no_earlier_than(lock: &impl RedisLockIndicator, earliest_us: i64) {
     }
 }
 
-/// The timer that was set is none any more.
+/// Notes that the timer has fired, and so is no longer set.
 pub fn timer_fired(lock: &impl RedisLockIndicator) {
     STATE.lock(lock).timer = None;
 }
 
-/// Whether the timer should have fired a good while ago.
+/// Whether the timer should have fired more than `by_us` ago.
 pub fn is_timer_late(lock: &impl RedisLockIndicator, by_us: i64) -> bool {
     STATE.lock(lock).timer.is_some_and(|(_, at_us)| at_us < clock_us() - by_us)
 }
@@ -134,7 +134,7 @@ pub fn is_timer_late(lock: &impl RedisLockIndicator, by_us: i64) -> bool {
 impl State {
     fn stop_timer(&mut self) {
         if let (Some((timer, _)), Some(Service { ctx, .. })) = (self.timer.take(), self.service) {
-            // SAFETY: the timer is set, and the context is the one that it was set with.
+            // SAFETY: the timer is set, and it was set with this context.
             unsafe { api!(RedisModule_StopTimer)(ctx, timer, ptr::null_mut()) };
         }
     }

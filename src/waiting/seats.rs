@@ -1,13 +1,14 @@
-//! A client that waits: how it is blocked, how it is answered, and what happens when it is gone.
+//! The clients that wait: how each is blocked and answered, and what happens when it is gone.
 //!
 //! Outside a cluster a client is blocked plainly. When a primary becomes a replica, the server
-//! answers `UNBLOCKED` to every blocked client, and when a client is killed or vanishes, it tells
-//! us.
+//! answers `UNBLOCKED` to every blocked client. When a client is killed or vanishes, the server
+//! tells the module.
 //!
-//! In a cluster a client is blocked on a key, since the server answers `MOVED` only to clients that
-//! are blocked on a key whose hash slot moved away. It is not one of the client's own keys: when a
-//! key is created, a server may walk all clients that are blocked on it once for each of them. Any
-//! key of the same hash slot does, so it is one that no application creates.
+//! In a cluster a client is blocked on a key, since the server answers `MOVED` only to clients
+//! that are blocked on a key whose hash slot moved away. That key is not one of the client's own:
+//! when a key is created, a server may walk all clients that are blocked on it once for each of
+//! them. Any key of the same hash slot will do, so the module uses one that no application
+//! creates.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -31,9 +32,10 @@ use crate::call::Call;
 #[derive(Default)]
 struct Seats {
     by_ticket: HashMap<Ticket, Rc<Seat>>,
-    /// The ticket of a blocked client: the server tells of one that vanished by its address.
+    /// The ticket of each blocked client. The server identifies a client that vanished by its
+    /// address.
     tickets: HashMap<*mut raw::RedisModuleBlockedClient, Ticket>,
-    /// Clients that were answered, however.
+    /// The number of clients that were answered, in whatever way.
     answers: u64,
 }
 
@@ -41,7 +43,7 @@ lazy_static! {
     static ref SEATS: RedisGILGuard<Seats> = RedisGILGuard::default();
 }
 
-/// Gives a seat to a waiter that joined the queue.
+/// Gives a seat to a waiter that has joined the queue.
 pub fn put(main: &MainThread, ticket: Ticket, seat: Seat) {
     let seats = &mut *SEATS.lock(main);
     seats.tickets.insert(seat.client, ticket);
@@ -60,18 +62,18 @@ pub fn leave(main: &MainThread, ticket: Ticket) -> Option<Rc<Seat>> {
     let seat = seats.by_ticket.remove(&ticket)?;
     seats.tickets.remove(&seat.client);
     if seats.by_ticket.is_empty() {
-        // Room for many is not kept when all have gone.
+        // Gives back the room of many waiters once the last one is gone.
         (seats.by_ticket, seats.tickets) = Default::default();
     }
     Some(seat)
 }
 
-/// How many clients were answered so far.
+/// The number of clients answered so far.
 pub fn answers(main: &MainThread) -> u64 {
     SEATS.lock(main).answers
 }
 
-/// What a client is answered.
+/// The answer to a client.
 pub enum Said {
     /// The numbers.
     Reply(Reply),
@@ -82,20 +84,20 @@ pub enum Said {
 /// A client that waits.
 pub struct Seat {
     client: *mut raw::RedisModuleBlockedClient,
-    /// Its command with the name, retained.
+    /// Its command, including the name. Retained.
     argv: Box<[*mut raw::RedisModuleString]>,
     db: i32,
-    /// The name of its user, null for one that the server does not find by name.
+    /// The name of its user; null if the server cannot find the user by name.
     user: *mut raw::RedisModuleString,
     deadline_us: i64,
     wish: Wish,
-    /// The place of the answer to a client that is blocked on a key, `None` for one that is blocked
-    /// plainly. The server keeps the place as long as the client is blocked.
+    /// The place for the answer to a client that is blocked on a key; `None` for one that is
+    /// blocked plainly. The server keeps the place as long as the client is blocked.
     told: Option<NonNull<Option<Said>>>,
 }
 
 impl Seat {
-    /// Blocks the client of a call, without an end.
+    /// Blocks the client of a call, without a time-out.
     pub fn take(call: &Call, wish: Wish, deadline_us: i64) -> Seat {
         let (client, told) = match call.is_in_cluster() {
             true => {
@@ -110,7 +112,7 @@ impl Seat {
         Seat { client, argv, db, user: user(call), deadline_us, wish, told }
     }
 
-    /// The arguments of its command with the name, and how many that are.
+    /// The arguments of its command, including the name, and their number.
     pub fn argv(&self) -> (Vec<*mut raw::RedisModuleString>, c_int) {
         (self.argv.to_vec(), self.argv.len() as c_int)
     }
@@ -120,7 +122,7 @@ impl Seat {
         self.db
     }
 
-    /// The name of its user, if the server finds it by name.
+    /// The name of its user, if the server can find the user by name.
     pub fn user(&self) -> Option<*mut raw::RedisModuleString> {
         (!self.user.is_null()).then_some(self.user)
     }
@@ -130,17 +132,17 @@ impl Seat {
         &self.wish
     }
 
-    /// How much longer it is willing to wait, in ms.
+    /// How much longer the client will wait, in ms.
     pub fn left_ms(&self, now_us: i64) -> i64 {
         (self.deadline_us - now_us).max(0) / 1000
     }
 
-    /// Whether it is blocked on a key, as on a node of a cluster.
+    /// Whether it is blocked on a key, as clients of a cluster node are.
     pub fn is_on_key(&self) -> bool {
         self.told.is_some()
     }
 
-    /// Runs something that reads its arguments as a command does.
+    /// Calls `run` with the client's arguments, as if they were those of a running command.
     pub fn as_call<T>(&self, ctx: &Context, run: impl FnOnce(&Call) -> T) -> T {
         let (mut argv, argc) = self.argv();
         // SAFETY: the context is that of the running callback, and the arguments are retained as
@@ -151,12 +153,12 @@ impl Seat {
         }
     }
 
-    /// Answers the client, which has left the queue.
+    /// Answers the client, which must have left the queue.
     pub fn answer(&self, main: &MainThread, said: Said) {
         SEATS.lock(main).answers += 1;
-        // SAFETY: the client is blocked: the server tells us of one that vanishes, which then
-        // leaves. So the server still keeps the place of the answer. Without such a place it takes
-        // the answer itself, which `free_said` frees.
+        // SAFETY: the client is still blocked, since the server tells us of one that vanishes,
+        // which then leaves. So the server still keeps the place for the answer. Without such a
+        // place, the server takes the answer itself, and `free_said` frees it.
         unsafe {
             let said = match self.told {
                 Some(told) => {
@@ -169,12 +171,12 @@ impl Seat {
         }
     }
 
-    /// Lets the server forget a client that it unblocked by itself. It forgets clients that are
-    /// blocked on a key unasked.
+    /// Makes the server forget a plainly blocked client that it unblocked by itself. It forgets
+    /// clients that are blocked on a key by itself.
     fn forget(&self) {
         if self.told.is_none() {
-            // SAFETY: the client is blocked as far as the server's list of blocked clients goes,
-            // and is unblocked once.
+            // SAFETY: the client is still in the server's list of blocked clients, and is
+            // unblocked once.
             unsafe { api!(RedisModule_UnblockClient)(self.client, ptr::null_mut()) };
         }
     }
@@ -197,14 +199,14 @@ fn block_plainly(call: &Call) -> *mut raw::RedisModuleBlockedClient {
     }
 }
 
-/// Blocks a client on a key, and says where its answer is to be left.
+/// Blocks a client on a key. Also returns the place for its answer.
 fn block_on_key(
     call: &Call,
     key: &[u8],
 ) -> (*mut raw::RedisModuleBlockedClient, NonNull<Option<Said>>) {
     let told = NonNull::from(Box::leak(Box::<Option<Said>>::default()));
-    // SAFETY: the context is that of the client's command, which may be blocked; the server retains
-    // the key, and has `free_told` free what it keeps.
+    // SAFETY: the context is that of the client's command, which may be blocked. The server
+    // retains the key, and frees the place through `free_told`.
     unsafe {
         let null = ptr::null_mut();
         let mut key = api!(RedisModule_CreateString)(null, key.as_ptr().cast(), key.len());
@@ -223,8 +225,8 @@ fn block_on_key(
     }
 }
 
-/// The name of the user behind a call, to be freed without a context; null for a user that the
-/// server does not find by name, such as another module's.
+/// The name of the user of a call, which the caller must free without a context. Null if the
+/// server cannot find the user by name, as with a user of another module.
 fn user(call: &Call) -> *mut raw::RedisModuleString {
     // SAFETY: the context is that of the client's command.
     unsafe {
@@ -246,7 +248,7 @@ fn send(call: &Call, said: &Said) {
     }
 }
 
-/// The key that a client is blocked on was created, which means nothing here.
+/// Called when the key on which a client is blocked was created. That means nothing here.
 unsafe extern "C" fn on_ready(
     _: *mut raw::RedisModuleCtx,
     _: *mut *mut raw::RedisModuleString,
@@ -272,8 +274,8 @@ unsafe extern "C" fn on_answer(
     raw::REDISMODULE_OK as c_int
 }
 
-/// Sends the answer to a client that was blocked on a key, or answers `CLIENT UNBLOCK`: a denial,
-/// as if the time were over.
+/// Sends the answer to a client that was blocked on a key. Otherwise it answers a `CLIENT UNBLOCK`
+/// with a denial, as if the time were over.
 unsafe extern "C" fn on_unblocked(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
@@ -298,12 +300,12 @@ unsafe extern "C" fn on_unblocked(
     raw::REDISMODULE_OK as c_int
 }
 
-/// The connection is gone, or the server answered by itself.
+/// Called when the connection is gone, or the server answered by itself.
 unsafe extern "C" fn on_disconnected(
     _: *mut raw::RedisModuleCtx,
     client: *mut raw::RedisModuleBlockedClient,
 ) {
-    // SAFETY: the server tells of it on its main thread.
+    // SAFETY: the server calls this on its main thread.
     let main = unsafe { MainThread::in_callback() };
     if let Some(seat) = leave_client(&main, client) {
         seat.forget();
@@ -319,11 +321,11 @@ fn leave_client(main: &MainThread, client: *mut raw::RedisModuleBlockedClient) -
 }
 
 unsafe extern "C" fn free_said(_: *mut raw::RedisModuleCtx, said: *mut c_void) {
-    // SAFETY: boxed by `Seat::answer`, and the server lets go of it.
+    // SAFETY: `Seat::answer` boxed it, and the server gives it up.
     drop(unsafe { Box::from_raw(said.cast::<Said>()) });
 }
 
 unsafe extern "C" fn free_told(_: *mut raw::RedisModuleCtx, told: *mut c_void) {
-    // SAFETY: boxed by `block_on_key`, and the server lets go of it.
+    // SAFETY: `block_on_key` boxed it, and the server gives it up.
     drop(unsafe { Box::from_raw(told.cast::<Option<Said>>()) });
 }

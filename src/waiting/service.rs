@@ -15,25 +15,25 @@ use super::seats::{self, Said, Seat, leave};
 use crate::api::{MainThread, api, clock_ms};
 use crate::counters::{self, WaitEnd};
 
-/// How long a slice lasts; then the others of the server have their turn. The last thing in it can
-/// take longer, since a call can have a thousand keys.
+/// The length of a slice, after which the server serves other clients. The last task of a slice
+/// may take longer, since a call can have a thousand keys.
 const SLICE: Duration = Duration::from_micros(400);
 
-/// How many clients are answered in a slice: the server's own work for each of them comes later,
+/// The number of clients answered in a slice. The server's own work for each of them comes later,
 /// and takes longer than ours.
 const MOST_ANSWERS: u64 = 32;
 
-/// How soon the service tries again while writes are paused, when nothing may be granted.
+/// How soon the service tries again while writes are paused and nothing may be granted.
 const PAUSED_MS: i64 = 5;
 
-/// How soon the service looks again at a waiter whose hash slot the server refuses: the server
-/// answers such clients by itself when the slot has moved away.
+/// How soon the service looks again at a waiter whose hash slot the server refuses. Once the slot
+/// has moved away, the server answers such clients by itself.
 const MOVING_MS: i64 = 50;
 
-/// How soon the service looks again at a waiter that could be served, and was denied.
+/// How soon the service looks again at a waiter that could be served but was denied.
 const NOT_YET_MS: i64 = 5;
 
-/// What the timer runs.
+/// The callback of the timer.
 pub unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
     // SAFETY: the server fires timers on its main thread.
     let slice = Slice { ctx: Context::new(ctx), main: unsafe { MainThread::in_callback() } };
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _: *mut c_void)
     let paused = unsafe { api!(RedisModule_AvoidReplicaTraffic)() } != 0;
     let is_done = slice.run(match paused {
         false => &[Slice::tidy, Slice::end_one, Slice::do_one],
-        // A denial writes nothing, so a pause is no reason to keep anyone beyond its time.
+        // A denial writes nothing, so waiters whose time is over are denied even during a pause.
         true => &[Slice::tidy, Slice::deny_one],
     });
     match paused && is_done {
@@ -57,11 +57,11 @@ struct Slice {
     main: MainThread,
 }
 
-/// Does one thing of a kind, and says whether there was any.
+/// Does one task of a kind, and returns whether there was one.
 type Step = fn(&Slice) -> bool;
 
 impl Slice {
-    /// Takes turns with the kinds of steps. Says whether it did all there is to do.
+    /// Takes the kinds of steps in turn. Returns whether there was nothing left to do.
     fn run(&self, steps: &[Step]) -> bool {
         let (begun, answers) = (Instant::now(), seats::answers(&self.main));
         loop {
@@ -91,7 +91,7 @@ impl Slice {
         self.queue(Queue::tidy)
     }
 
-    /// Ends the wait of one whose time is over.
+    /// Ends the wait of a client whose time is over.
     fn end_one(&self) -> bool {
         let Some(ticket) = self.queue(|queue| queue.expired(clock_us())) else { return false };
         if self.end(ticket) == Some(false) {
@@ -100,7 +100,7 @@ impl Slice {
         true
     }
 
-    /// Denies one whose time is over, without a call.
+    /// Denies a client whose time is over, without calling its command.
     fn deny_one(&self) -> bool {
         let Some(ticket) = self.queue(|queue| queue.expired(clock_us())) else { return false };
         if let Some(seat) = leave(&self.main, ticket) {
@@ -115,7 +115,8 @@ impl Slice {
         true
     }
 
-    /// Answers a waiter what its call is answered now. Says whether it was granted, or denied.
+    /// Gives a waiter the answer that its call gets now. Returns whether that was a grant or a
+    /// denial.
     fn end(&self, ticket: Ticket) -> Option<bool> {
         let seat = self.seat(ticket)?;
         let said = match make(&self.ctx, &seat, clock_ms(), true) {
@@ -140,7 +141,7 @@ impl Slice {
         granted
     }
 
-    /// Does the next thing that the queue has to do.
+    /// Does the next task of the queue.
     fn do_one(&self) -> bool {
         let Some(task) = self.queue(|queue| queue.next(clock_us())) else { return false };
         match task {
@@ -180,7 +181,7 @@ impl Slice {
         }
     }
 
-    /// Looks at all keys of a waiter, and does what follows.
+    /// Looks at all keys of a waiter and acts on the result.
     fn look(&self, ticket: Ticket) {
         let Some(seat) = self.seat(ticket) else {
             return self.queue(|queue| queue.leave(ticket, clock_us()));
@@ -210,7 +211,7 @@ impl Slice {
         }
     }
 
-    /// Calls the command of a waiter who can be served.
+    /// Calls the command of a waiter that can be served.
     fn serve(&self, ticket: Ticket, seat: &Seat, now_ms: i64) {
         match make(&self.ctx, seat, now_ms, false) {
             Outcome::Answer(said) => {

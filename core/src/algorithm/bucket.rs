@@ -3,14 +3,16 @@
 //! The classic token bucket (J. Turner, "New directions in communications", IEEE Communications
 //! Magazine 24(10), 1986; the conformance view is ITU-T I.371), kept as a *deficit*: the credits
 //! that are missing from a full bucket. One permit is `window_ms` credits and every millisecond
-//! brings `limit` credits, so no rate needs a fraction and nothing drifts. A deficit rather than a
-//! level, because it is what survives a change of the burst: permits in use stay in use.
+//! brings `limit` credits, so no rate needs a fraction and nothing drifts. The bucket stores a
+//! deficit rather than a level because a deficit survives a change of the burst: permits in use
+//! stay in use.
 //!
-//! **The millisecond of filling up.** A bucket is looked at in whole milliseconds, but it fills up
-//! somewhere inside one. What was refilled beyond the cap in that millisecond (less than `limit`
-//! credits) is kept until the next one, as a negative deficit. Without it a rate that is no whole
-//! number of permits a millisecond would be short: 300 a second with a burst of 1, asked every
-//! millisecond, would give 250. An idle bucket holds exactly its cap.
+//! **The millisecond of filling up.** Calls see a bucket in whole milliseconds, but it fills up
+//! somewhere inside one. The credits beyond the cap that this millisecond brought (fewer than
+//! `limit`) stay until the next millisecond, as a negative deficit. Without them the bucket would
+//! fall short of any rate that is not a whole number of permits a millisecond: at 300 a second
+//! with a burst of 1, a call in every millisecond would get 250. An idle bucket has exactly its
+//! cap.
 
 use std::iter;
 
@@ -20,8 +22,8 @@ use crate::packed::PackedNumbers;
 use crate::stored::reader::Reader;
 use crate::stored::varint::{self, Sink};
 
-/// A deficit, in credits, in 12 bytes instead of 16: see [`crate::packed`]. The range is that of an
-/// `i96`; the largest deficit is about 3.2e26, well inside.
+/// A deficit in credits, in 12 bytes instead of 16: see [`crate::packed`]. The range is that of an
+/// `i96`. The largest deficit is about 3.2e26, well inside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Credits([u32; 3]);
 
@@ -39,12 +41,12 @@ impl Credits {
     }
 }
 
-/// The stored state of a bucket, in 20 bytes: aligned to 8 they would be 24, and with the algorithm
-/// 32.
+/// The stored state of a bucket, in 20 bytes. Aligned to 8, it would take 24, and 32 together with
+/// the tag of the enum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(Rust, packed(4))]
 pub struct Bucket {
-    /// When `deficit` was true, in ms of epoch time.
+    /// When the deficit was `deficit`, in ms of epoch time.
     at_ms: i64,
     deficit: Credits,
 }
@@ -62,7 +64,8 @@ fn max_deficit(window_ms: i64) -> i128 {
 }
 
 impl Bucket {
-    /// A bucket that misses `deficit` credits at `at_ms`; negative: refilled beyond its cap.
+    /// A bucket that lacks `deficit` credits at `at_ms`. A negative deficit is a refill beyond the
+    /// cap.
     fn new(at_ms: i64, deficit: i128) -> Bucket {
         Bucket { at_ms, deficit: Credits::new(deficit) }
     }
@@ -81,12 +84,13 @@ impl Bucket {
         }
         let limit = i128::from(limit);
         let refilled = deficit - i128::from(now_ms - self.at_ms) * limit;
-        // Full already a millisecond ago: what came since went over the rim.
+        // It was full a millisecond ago: what came since went over the rim.
         Deficit(if refilled + limit <= 0 { 0 } else { refilled })
     }
 
-    /// The same permits in use under another window: credits are worth another part of a permit,
-    /// rounded up so that none is forgiven. A refill beyond the cap does not move over.
+    /// The same permits in use under another window. A credit is then worth another fraction of a
+    /// permit; the result is rounded up so that no permit is forgiven. A refill beyond the cap is
+    /// dropped.
     fn rescaled(&self, window_old_ms: i64, window_new_ms: i64) -> Bucket {
         let deficit = self.deficit().max(0) * i128::from(window_new_ms);
         let deficit = div_ceil(deficit, i128::from(window_old_ms)).min(max_deficit(window_new_ms));
@@ -96,7 +100,7 @@ impl Bucket {
 
 impl Scheme for Bucket {
     const WORD: &'static str = "bucket";
-    /// A bucket that holds one permit is the leaky bucket.
+    /// The leaky bucket is a bucket with a burst of one.
     const ALIAS: Option<(&'static str, u64)> = Some(("leaky", 1));
     const TAG: u8 = 2;
     const OWN: Own = Own::Burst;
@@ -110,7 +114,7 @@ impl Scheme for Bucket {
 
     #[inline(always)]
     fn capacity(window_ms: i64, limit: u64, burst: u64) -> u64 {
-        // Most have no burst, and so need no division.
+        // Most rules have no burst of their own, and so need no division.
         if burst == limit { limit } else { burst.max(limit.div_ceil(window_ms as u64)) }
     }
 
@@ -149,7 +153,7 @@ impl Scheme for Bucket {
     }
 
     fn pull_back(&self, _: &PackedNumbers, now_ms: i64) -> Option<Bucket> {
-        // A refill beyond the cap belongs to a millisecond that is gone.
+        // A refill beyond the cap belongs to a millisecond that is over.
         (self.at_ms > now_ms).then(|| Bucket::new(now_ms, self.deficit().max(0)))
     }
 
@@ -186,8 +190,8 @@ impl Scheme for Bucket {
         iter::empty()
     }
 
-    /// The burst is part of the rule. The deficit is split at bit 63: the high part is nearly always
-    /// one byte.
+    /// The burst is part of the rule. The deficit is split at bit 63, because the high part nearly
+    /// always takes one byte.
     fn encode(&self, out: &mut impl Sink) {
         let deficit = self.deficit();
         varint::write_time(out, self.at_ms);
@@ -214,7 +218,7 @@ impl Scheme for Bucket {
     }
 }
 
-/// Missing credits at one moment.
+/// The missing credits at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Deficit(i128);
 
@@ -227,7 +231,7 @@ impl Deficit {
         Deficit((self.0 + taken).min(max_deficit(window_ms)))
     }
 
-    /// When no more than `allowed` credits are missing.
+    /// When at most `allowed` credits are missing.
     #[inline(always)]
     fn due_at(self, allowed: i128, limit: u64, now_ms: i64) -> i64 {
         let missing = self.0 - allowed;
@@ -239,8 +243,8 @@ impl Deficit {
         now_ms.saturating_add(i64::try_from(wait).unwrap_or(i64::MAX))
     }
 
-    /// When a bucket that is full at `full_at_ms` is as a fresh one: what that millisecond brings
-    /// beyond the cap stays for one more.
+    /// When a bucket that is full at `full_at_ms` becomes void. Credits that this millisecond
+    /// brings beyond the cap stay for one more.
     #[inline(always)]
     fn void_at(self, limit: u64, now_ms: i64, full_at_ms: i64) -> i64 {
         let brought = i128::from(full_at_ms - now_ms) * i128::from(limit);
@@ -306,8 +310,8 @@ impl Level<Bucket> for Deficit {
     }
 }
 
-/// `ceil(a / b)` for `a >= 0`, `b >= 1`, by a 64-bit division where that is enough: it nearly
-/// always is, and costs a fraction of a 128-bit one.
+/// `ceil(a / b)` for `a >= 0`, `b >= 1`. Uses a 64-bit division if the numbers fit: they nearly
+/// always do, and it costs a fraction of a 128-bit one.
 fn div_ceil(a: i128, b: i128) -> i128 {
     match (u64::try_from(a), u64::try_from(b)) {
         (Ok(a), Ok(b)) => i128::from(a.div_ceil(b)),

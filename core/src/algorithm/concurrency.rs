@@ -1,11 +1,12 @@
-//! Concurrency limit: permits that are held, not spent.
+//! Concurrency limit: permits that are held rather than spent.
 //!
 //! A counting semaphore (E. W. Dijkstra, 1965) whose permits are leases (C. Gray and D. Cheriton,
-//! "Leases", SOSP 1989): each has a name, ends when it is released, and by itself a window after it
-//! was taken or renewed, so that a holder that died blocks nobody for longer.
+//! "Leases", SOSP 1989). A lease has a name. It ends when its holder releases it, or by itself one
+//! window after it was taken or last renewed. So a holder that died keeps others out no longer
+//! than that.
 //!
 //! Permits carried over from another algorithm become one lease with the empty name, which no
-//! request can have.
+//! request can use.
 
 use std::sync::Arc;
 
@@ -114,15 +115,15 @@ impl Scheme for Leases {
 /// Permits held at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Held<'a> {
-    /// `None` where all is fresh.
+    /// `None` for the level of a new limiter.
     leases: Option<&'a Leases>,
-    /// Of others than the lease that asks.
+    /// Permits of all leases but the one that asks.
     others: u64,
-    /// Of the lease that asks, until it takes.
+    /// Permits of the lease that asks. 0 once it has taken new ones.
     own: u64,
-    /// Carried over from another algorithm.
+    /// Permits carried over from another algorithm.
     carried: u64,
-    /// What the lease that asks takes.
+    /// Permits that the lease that asks has taken from this level.
     taken: u64,
 }
 
@@ -152,7 +153,7 @@ impl Level<Leases> for Held<'_> {
     }
 
     fn full_at(&self, moment: &Moment<'_>) -> i64 {
-        // A lease that is being renewed is replaced.
+        // A renewed lease replaces the stored one.
         let replaced = moment.id.filter(|_| self.taken > 0);
         let stored_ms = self.leases.map_or(0, |leases| leases.last_end_without(replaced));
         let added_ms = match self.carried + self.taken {

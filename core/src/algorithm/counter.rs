@@ -8,8 +8,8 @@
 //! used = previous * (window - elapsed) / window + current
 //! ```
 //!
-//! compared exactly: for whole permits, rounding the first term up is the same as multiplying out.
-//! Windows are aligned to the epoch.
+//! The comparison is exact: for whole permits, rounding the first term up gives the same result as
+//! multiplying out. Windows are aligned to the epoch.
 
 use std::iter;
 
@@ -55,7 +55,7 @@ impl StoredCounter {
 }
 
 impl Counter {
-    /// When nothing is in use any more. A full current window is still felt in the one after.
+    /// When nothing is in use any more. Permits of the current window still count in the next one.
     #[inline(always)]
     fn free_at(&self, window_ms: i64) -> i64 {
         let windows = if self.current > 0 { 2 } else { i64::from(self.previous > 0) };
@@ -118,7 +118,8 @@ impl Scheme for StoredCounter {
         if start_ms <= now_ms {
             return None;
         }
-        // What faded in the window that is gone would fade again: all counts as taken now.
+        // The previous count has already faded in part and would fade a second time, so all
+        // permits count as taken now.
         let current = previous.saturating_add(current).min(MAX_IN_USE);
         let start_ms = start_of(now_ms, written.window_ms(), 0);
         Some(Counter { start_ms, previous: 0, current })
@@ -236,7 +237,7 @@ impl Level<StoredCounter> for Counter {
         *self
     }
 
-    /// The newest permits first, then of those that are left of the window before.
+    /// Gives back the permits of the current window first, then those of the previous one.
     fn give_back(&self, moment: &Moment<'_>, permits: u64) -> Option<(Counter, i64)> {
         let window_ms = moment.numbers.window_ms();
         let of_current = permits.min(self.current);
@@ -252,14 +253,15 @@ impl Level<StoredCounter> for Counter {
     }
 }
 
-/// What is left of `permits` of the window before when `left_ms` of the current one are left,
-/// rounded up.
+/// The part of `permits`, taken in the previous window, that still counts when `left_ms` of the
+/// current window are left. Rounded up.
 fn faded(permits: u64, window_ms: i64, left_ms: i64) -> u64 {
     let weight = u128::from(permits) * left_ms.clamp(0, window_ms) as u128;
     weight.div_ceil(window_ms as u128) as u64
 }
 
-/// When at most `at_most` of the `permits` of the window before `start_ms` are left.
+/// When at most `at_most` of `permits` still count. They were taken in the window before
+/// `start_ms`.
 fn fades_at(permits: u64, window_ms: i64, start_ms: i64, at_most: u64) -> i64 {
     if permits <= at_most {
         return start_ms;

@@ -1,9 +1,9 @@
-//! Fixed window: at most `limit` permits in each window of epoch time.
+//! Fixed window: at most `limit` permits in each window, aligned to the epoch.
 //!
-//! The oldest scheme, a counter per period (the Redis documentation of `INCR`, "Pattern: rate
-//! limiter"), with a boundary that can be moved: an offset of -8 h makes windows of a day turn over
-//! at midnight in UTC+8. Two full windows can meet at the boundary; use another algorithm where
-//! that matters.
+//! The oldest scheme: one counter for each period (the Redis documentation of `INCR`, "Pattern:
+//! rate limiter"). The boundary can be moved: with an offset of -8 h, windows of a day begin at
+//! midnight in UTC+8. Twice the limit can pass around a boundary; use another algorithm where that
+//! matters.
 
 use std::iter;
 
@@ -14,17 +14,17 @@ use crate::packed::PackedNumbers;
 use crate::stored::reader::Reader;
 use crate::stored::varint::{self, Sink};
 
-/// What is stored of a fixed window, and all there is to know of it at one moment.
+/// The stored state of a fixed window, which is also its level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fixed {
-    /// The start of the window that `used` belongs to, in ms of epoch time.
+    /// The start of the window in which `used` was taken, in ms of epoch time.
     start_ms: i64,
     /// Permits taken in that window.
     used: u64,
 }
 
 impl Fixed {
-    /// When nothing is in use any more: the end of the window.
+    /// When nothing is in use any more: the end of the window, or its start if nothing was taken.
     fn free_at(&self, window_ms: i64) -> i64 {
         if self.used == 0 { self.start_ms } else { self.start_ms.saturating_add(window_ms) }
     }

@@ -1,5 +1,5 @@
-//! The list of the algorithms, and what is made of it: for each of the enums a variant for each
-//! algorithm, and nothing else that knows them all.
+//! The list of the algorithms, and everything that is made from it: each enum gets one variant for
+//! each algorithm. No other file lists them all.
 
 use super::bucket::Bucket;
 use super::counter::StoredCounter;
@@ -12,13 +12,13 @@ use crate::packed::PackedNumbers;
 use crate::stored::reader::Reader;
 use crate::stored::varint::Sink;
 
-/// Something that is done with the scheme of a [`State`], written once for all algorithms: it is
-/// compiled for each, so that a level stays in registers.
+/// Work on the scheme of a [`State`]. It is written once and compiled for each algorithm, so that
+/// a level stays in registers.
 pub(crate) trait Visit {
-    /// What comes of it.
+    /// The result of the work.
     type Output;
 
-    /// Does it.
+    /// Does the work.
     fn visit<S: Scheme>(self, scheme: &mut S) -> Self::Output;
 }
 
@@ -39,7 +39,7 @@ macro_rules! algorithms {
                 match self { $(Algorithm::$Name => <$Scheme>::WORD,)* }
             }
 
-            /// Another word, which stands for it with this number of its own.
+            /// A second word for it, with the own number that the word implies.
             pub const fn alias(self) -> Option<(&'static str, u64)> {
                 match self { $(Algorithm::$Name => <$Scheme>::ALIAS,)* }
             }
@@ -49,13 +49,13 @@ macro_rules! algorithms {
                 match self { $(Algorithm::$Name => <$Scheme>::OWN,)* }
             }
 
-            /// Whether permits are leased: held under a name until they are released. Else they are
-            /// spent, and come back with time.
+            /// Whether permits are leased: held under a name until they are released or a window
+            /// has passed. Otherwise they are spent, and come back with time.
             pub const fn is_leased(self) -> bool {
                 match self { $(Algorithm::$Name => <$Scheme>::IS_LEASED,)* }
             }
 
-            /// Whether permits that come due later can be taken now.
+            /// Whether a call can take permits now that come due later.
             pub const fn can_reserve(self) -> bool {
                 match self { $(Algorithm::$Name => <$Scheme>::CAN_RESERVE,)* }
             }
@@ -65,7 +65,7 @@ macro_rules! algorithms {
                 match self { $(Algorithm::$Name => <$Scheme>::ALLOCATES,)* }
             }
 
-            /// What stands for it in stored bytes.
+            /// The byte that stands for it in stored bytes.
             pub(crate) const fn tag(self) -> u8 {
                 match self { $(Algorithm::$Name => <$Scheme>::TAG,)* }
             }
@@ -74,7 +74,7 @@ macro_rules! algorithms {
                 Algorithm::ALL.iter().copied().find(|algorithm| algorithm.tag() == tag)
             }
 
-            /// The most permits that a limiter can ever hold free: 0 when the limit is 0.
+            /// The largest number of permits that can be free; 0 if the limit is 0.
             #[inline(always)]
             pub(crate) fn capacity(self, window_ms: i64, limit: u64, own: u64) -> u64 {
                 if limit == 0 {
@@ -89,15 +89,15 @@ macro_rules! algorithms {
         /// The algorithm's part of a limiter.
         #[derive(Clone, Debug, Default, PartialEq)]
         pub enum State {
-            /// Nothing was ever granted: there are at most a block and an exemption.
+            /// Nothing was ever granted: the limiter has at most a block and an exemption.
             #[default]
             Unused,
             $($(#[$doc])* $Name($Scheme),)*
         }
 
-        // Each method is that of `Scheme`.
+        // The methods do what those of the same name in `Scheme` do.
         impl State {
-            /// Its algorithm, `None` when nothing was ever granted.
+            /// The algorithm; `None` if nothing was ever granted.
             #[inline(always)]
             pub fn algorithm(&self) -> Option<Algorithm> {
                 match self {
@@ -122,7 +122,7 @@ macro_rules! algorithms {
                 }
             }
 
-            /// `None` as well where another algorithm is asked.
+            /// Also `None` if another algorithm is asked.
             pub(crate) fn at_other_rule<'a>(
                 &'a self,
                 written: &PackedNumbers,
@@ -179,7 +179,7 @@ macro_rules! algorithms {
                 }
             }
 
-            /// Another algorithm's change begins anew.
+            /// A change of another algorithm starts from an empty state.
             pub(crate) fn apply(&mut self, change: &Change, window_ms: i64) {
                 match (&mut *self, change) {
                     $((State::$Name(scheme), Change::$Name(change)) => {
@@ -214,8 +214,8 @@ macro_rules! algorithms {
                 }
             }
 
-            /// Calls `each` with one allocation after the other, from one of them on, until it returns
-            /// false. Says whether it never did.
+            /// Calls `each` with one allocation after the other, from number `from` on, until
+            /// `each` returns false. Returns whether it never did.
             pub(crate) fn each_part(
                 &mut self,
                 from: usize,
@@ -247,7 +247,7 @@ macro_rules! algorithms {
             }
         }
 
-        /// A change of the algorithm's part of a limiter, as replicas are told of it.
+        /// A change of the algorithm's part of a limiter, in the form that replicas get.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Change {
             $($(#[$doc])* $Name(<$Scheme as Scheme>::Change),)*
@@ -274,13 +274,13 @@ macro_rules! algorithms {
             }
         }
 
-        /// The level of any algorithm, where it is not known which.
+        /// A level of any algorithm, for code that learns only at run time which one it is.
         #[derive(Clone, Copy, Debug)]
         pub(crate) enum AnyLevel<'a> {
             $($Name(<$Scheme as Scheme>::Level<'a>),)*
         }
 
-        // Each method is that of `Level`.
+        // The methods do what those of the same name in `Level` do.
         impl<'a> AnyLevel<'a> {
             pub fn fresh(algorithm: Algorithm, moment: &Moment<'a>, used: u64) -> AnyLevel<'a> {
                 match algorithm {
@@ -347,6 +347,6 @@ algorithms! {
     Fixed(Fixed),
     /// Sliding window counter: see [`super::counter`].
     Counter(StoredCounter),
-    /// Permits held, not spent: see [`super::concurrency`].
+    /// Permits that are held rather than spent: see [`super::concurrency`].
     Concurrency(Leases),
 }

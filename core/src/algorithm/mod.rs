@@ -1,10 +1,11 @@
 //! The algorithms: one file each, and one line each in [`list`].
 //!
-//! An algorithm is a type that implements [`scheme::Scheme`]: what it stores, and how that looks at
-//! one moment, a [`scheme::Level`]. Everything else takes what it needs from there: the parser and its
-//! errors, the documentation of the commands, counters, the stored form, replication, decisions.
+//! An algorithm is a type that implements [`scheme::Scheme`]. The type is what the algorithm
+//! stores; a [`scheme::Level`] is that state as seen at one moment. The rest of the crate and the
+//! module take everything else from these two traits: the parser and its errors, the documentation
+//! of the commands, the counters, the stored form, replication and the decision.
 //!
-//! `log` and `leases` are the containers of two of them.
+//! `log` and `leases` are the containers that `sliding` and `concurrency` store.
 
 pub mod bucket;
 pub mod concurrency;

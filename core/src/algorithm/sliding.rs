@@ -1,10 +1,10 @@
 //! Sliding window log: exact, and small.
 //!
-//! The textbook log (every grant's time is kept, and counts for a window; the usual form is a
-//! sorted set in Redis), with two differences. Grants of the same millisecond share one entry. And
-//! above `resolution` entries a grant's time is rounded *up* to a multiple of `ceil(window /
-//! resolution)`, so that a log stays bounded while the limit is still never exceeded: a permit can
-//! leave late, never early.
+//! The textbook log keeps the time of every grant, and a grant counts for one window; the usual
+//! form is a sorted set in Redis. This log differs in two ways. Grants of the same millisecond
+//! share one entry. And if the limit is above `resolution`, or the log already has that many
+//! entries, a grant's time is rounded *up* to a multiple of `ceil(window / resolution)`. So the
+//! log stays bounded and the limit is still never exceeded: a permit can leave late, never early.
 
 use std::iter;
 
@@ -15,16 +15,16 @@ use crate::packed::PackedNumbers;
 use crate::stored::reader::Reader;
 use crate::stored::varint::{self, Sink};
 
-/// Above how many entries a log rounds, unless configured otherwise.
+/// The number of entries above which a log rounds its times, unless configured otherwise.
 pub const DEFAULT_RESOLUTION: u32 = 4096;
 
-/// What stands for each [`LogStep`] in a change that travels.
+/// The tags of [`LogStep`] in the form in which a change travels.
 const ADD: u8 = 0;
 const GIVE_BACK_NEWEST: u8 = 1;
 const PULL_BACK: u8 = 2;
 const GIVE_BACK: u8 = 3;
 
-/// The time at which a grant is recorded in a log of that many live entries.
+/// The time to record for a grant, in a log with this many live entries.
 #[inline(always)]
 fn stamp(moment: &Moment<'_>, entries: u32) -> i64 {
     let Moment { numbers, now_ms, resolution, .. } = *moment;
@@ -60,7 +60,7 @@ impl Scheme for Log {
     #[inline(always)]
     fn at<'a>(&'a self, moment: &Moment<'a>) -> Window<'a> {
         let live = self.live(moment.now_ms - moment.numbers.window_ms());
-        // Never behind the newest entry: that one may have been rounded up further.
+        // Never before the newest entry, which may have been rounded up further.
         let stamp_ms = stamp(moment, live.entries).max(self.newest_ms());
         Window { log: Some(self), live, stamp_ms, added: 0 }
     }
@@ -78,7 +78,7 @@ impl Scheme for Log {
         Log::void_at(self, written.window_ms()) < time_ms
     }
 
-    /// Only what a clock said counts: grants that were rounded up are rightly ahead.
+    /// Compares only the clock of the last grant: entries that were rounded up are rightly ahead.
     fn pull_back(&self, _: &PackedNumbers, now_ms: i64) -> Option<LogChange> {
         self.is_ahead(now_ms).then_some(LogChange { now_ms, step: LogStep::PullBack })
     }
@@ -158,10 +158,10 @@ impl Scheme for Log {
     }
 }
 
-/// The entries that count at one moment, and the permits to be recorded at `stamp_ms`.
+/// The entries that count at one moment, and the permits to add at `stamp_ms`.
 #[derive(Clone, Copy, Debug)]
 pub struct Window<'a> {
-    /// `None` where all is fresh.
+    /// `None` for the level of a new limiter.
     log: Option<&'a Log>,
     live: Live,
     stamp_ms: i64,
@@ -169,7 +169,7 @@ pub struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    /// The log, if anything in it counts.
+    /// The log, if any of its entries counts.
     #[inline(always)]
     fn counting(&self) -> Option<&'a Log> {
         self.log.filter(|_| self.live.entries > 0)
@@ -238,7 +238,7 @@ impl Level<Log> for Window<'_> {
 
     fn give_back(&self, moment: &Moment<'_>, permits: u64) -> Option<(LogChange, i64)> {
         let change = LogChange { now_ms: moment.now_ms, step: LogStep::GiveBack(permits) };
-        // The newest permits are the last to be given back.
+        // The newest permits are given back last.
         let is_rest = permits >= self.in_use(moment);
         Some((change, if is_rest { moment.now_ms } else { self.full_at(moment) }))
     }

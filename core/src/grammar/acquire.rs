@@ -1,4 +1,4 @@
-//! The grammar of `RL.ACQUIRE` and of `CL.THROTTLE`: keys, and one rule in arguments of its own.
+//! The grammar of `RL.ACQUIRE` and `CL.THROTTLE`: keys, and one rule in several arguments.
 
 use super::arguments::Arguments;
 use super::error::{RequestError, Shown};
@@ -13,10 +13,11 @@ use crate::terms::Ask;
 /// The three pairs at the end of `RL.ACQUIRE`.
 const TAIL: usize = 6;
 
-/// Parses `key [key ...] WINDOW ms LIMIT n ALGO algorithm`, the three pairs in any order. Its rule is
-/// returned, there is only one.
+/// Parses `key [key ...] WINDOW ms LIMIT n ALGO algorithm`, the three pairs in any order. Returns
+/// the request and its only rule.
 ///
 /// # Errors
+/// The first thing that is wrong.
 /// The first thing that is wrong.
 pub fn parse_acquire<'a, A: Arguments + ?Sized>(
     args: &'a A,
@@ -53,9 +54,10 @@ pub fn parse_acquire<'a, A: Arguments + ?Sized>(
 }
 
 /// Parses `key max_burst count period [quantity]`, the grammar of redis-cell: `count` permits in
-/// `period` seconds into a bucket that holds `max_burst` and one.
+/// `period` seconds, in a bucket whose burst is `max_burst + 1`.
 ///
 /// # Errors
+/// The first thing that is wrong.
 /// The first thing that is wrong.
 pub fn parse_throttle<A: Arguments + ?Sized>(
     args: &A,

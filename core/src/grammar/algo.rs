@@ -1,16 +1,16 @@
-//! The words after `ALGO`: those of the list of algorithms.
+//! The words after `ALGO`, taken from the list of algorithms.
 
 use std::fmt;
 
 use super::word::folded;
 use crate::algorithm::Algorithm;
 
-/// An algorithm's word.
+/// An algorithm, as named by a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Algo {
     /// The algorithm.
     pub algorithm: Algorithm,
-    /// Its own number, where the word is an alias: it stands for both.
+    /// The alias and its own number, if the word is an alias: it stands for both.
     pub alias: Option<(&'static str, u64)>,
 }
 
@@ -28,7 +28,7 @@ impl Known {
     }
 }
 
-/// How many words the algorithms have.
+/// The number of words of all algorithms.
 const ALGO_WORDS: usize = {
     let (mut words, mut i) = (0, 0);
     while i < Algorithm::ALL.len() {
@@ -38,7 +38,7 @@ const ALGO_WORDS: usize = {
     words
 };
 
-/// All of them, in the order of the list.
+/// The words, in the order of the list.
 static KNOWN: [Known; ALGO_WORDS] = {
     let first = Algo { algorithm: Algorithm::ALL[0], alias: None };
     let mut known = [Known::new("", first); ALGO_WORDS];
@@ -63,13 +63,13 @@ impl Algo {
         let folded = folded(bytes);
         let is_it = |known: &&Known| known.folded == folded && known.word.len() == bytes.len();
         let known = KNOWN.iter().find(is_it)?;
-        // Folding tells no more than eight bytes apart.
+        // Folding covers no more than eight bytes.
         let same = bytes.len() <= 8 || bytes.eq_ignore_ascii_case(known.word.as_bytes());
         same.then_some(known.algo)
     }
 }
 
-/// The words of all algorithms of a kind, in the order of the list.
+/// The words of all algorithms for which `is_of_kind` is true, in the order of the list.
 pub fn algo_words(is_of_kind: fn(Algorithm) -> bool) -> impl Iterator<Item = &'static str> {
     let known = KNOWN.iter().filter(move |known| is_of_kind(known.algo.algorithm));
     known.map(|known| known.word)

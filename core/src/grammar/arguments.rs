@@ -5,7 +5,7 @@ pub const MAX_KEYS: usize = 1024;
 
 /// The arguments of a command, without its name.
 pub trait Arguments {
-    /// How many there are.
+    /// The number of arguments.
     fn count(&self) -> usize;
     /// The argument at an index below [`Arguments::count`]; empty beyond.
     fn get(&self, index: usize) -> &[u8];

@@ -1,4 +1,5 @@
-//! The grammar of `RL.REFUND`, `RL.RELEASE`, `RL.BLOCK` and `RL.EXEMPT`: keys, a word and its value.
+//! The grammar of `RL.REFUND`, `RL.RELEASE`, `RL.BLOCK` and `RL.EXEMPT`: keys, a word and its
+//! value.
 
 use super::arguments::Arguments;
 use super::error::{RequestError, Shown};
@@ -10,7 +11,7 @@ use crate::numbers::MAX_PERMITS;
 /// A command of the form `key [key ...] WORD value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trailer<T> {
-    /// How many keys.
+    /// The number of keys.
     pub keys: usize,
     /// The value at the end.
     pub value: T,

@@ -1,7 +1,7 @@
-//! What can be wrong with a request: facts in fields, text only in `Display`.
+//! The errors of a malformed request: facts in fields, text only in `Display`.
 //!
-//! A denial is not an error. Each message is one line that says what was expected and what came;
-//! bytes of the user are escaped and cut, since they end up in replies and logs.
+//! A denial is not an error. Each message is one line that says what was expected and what came.
+//! Bytes of the user are escaped and cut, since messages end up in replies and logs.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::algorithm::Algorithm;
 use crate::numbers::MAX_PERMITS;
 use crate::rule::RuleError;
 
-/// How many bytes of an argument a message shows.
+/// The number of bytes of an argument that a message shows.
 const SHOWN_BYTES: usize = 64;
 
 /// Bytes of the user in a message: quoted, escaped, and cut at 64 bytes.
@@ -20,7 +20,7 @@ const SHOWN_BYTES: usize = 64;
 pub struct Shown(Vec<u8>);
 
 impl Shown {
-    /// Keeps what the message will show.
+    /// Keeps the bytes that the message will show.
     pub fn new(bytes: &[u8]) -> Shown {
         Shown(bytes.iter().copied().take(SHOWN_BYTES).collect())
     }
@@ -32,7 +32,7 @@ impl fmt::Display for Shown {
     }
 }
 
-/// What an option cannot be combined with.
+/// Something that an option cannot be combined with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Partner {
     /// Another option.
@@ -63,7 +63,7 @@ impl fmt::Display for Partner {
 /// A malformed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestError {
-    /// Too few arguments, or too many. The server checks the arity itself, before it calls a
+    /// Too few arguments, or too many. The server checks the arity itself before it calls a
     /// command.
     ArgumentCount,
     /// Something else stands where one of these words should.
@@ -73,20 +73,20 @@ pub enum RequestError {
         /// What came.
         got: Shown,
     },
-    /// A word that stands for itself only elsewhere.
+    /// A word that only means something in another place.
     Misplaced {
         /// The word.
         word: Word,
-        /// Where it belongs.
+        /// Where the word belongs.
         place: &'static str,
     },
     /// The rules do not begin with `WINDOW`.
     NoRule,
-    /// `WINDOW` among the keys: rules were typed as arguments of their own.
+    /// `WINDOW` among the keys: the rules were typed as several arguments.
     RulesNotQuoted,
     /// More rules than any call has keys.
     TooManyRules,
-    /// A rule that ends without one of its three pairs.
+    /// A rule that lacks one of its three pairs.
     Incomplete {
         /// The rule's number, from 1.
         rule: usize,
@@ -97,44 +97,44 @@ pub enum RequestError {
     Twice(Word),
     /// An option at the end, without its value.
     NoValue(Word),
-    /// A number that is none, or out of its range.
+    /// A value that is no number, or is out of its range.
     Number {
         /// The option.
         word: Word,
-        /// The range that was expected.
+        /// The lowest number expected.
         low: i64,
-        /// See `low`.
+        /// The highest number expected.
         high: i64,
         /// A unit, with a space before it, or nothing.
         unit: &'static str,
         /// What came.
         got: Shown,
     },
-    /// A number that an argument without a word is to be.
+    /// An argument without an option word that is no number, or is out of its range.
     Argument {
         /// The argument.
         name: &'static str,
-        /// The range that was expected.
+        /// The lowest number expected.
         low: i64,
-        /// See `low`.
+        /// The highest number expected.
         high: i64,
         /// What came.
         got: Shown,
     },
-    /// A text that is too short, too long or has other characters than it may.
+    /// A text that is too short or too long, or contains characters that it may not.
     Text {
         /// The option.
         word: Word,
-        /// What it may be.
+        /// The texts that are allowed.
         expected: &'static str,
         /// What came.
         got: Shown,
     },
-    /// No algorithm of this name.
+    /// No algorithm has this name.
     UnknownAlgorithm(Shown),
-    /// Numbers that the rule's algorithm does not have.
+    /// A number that is out of its range, or that the rule's algorithm does not have.
     Rule(RuleError),
-    /// An algorithm of leases, where these have no name.
+    /// An algorithm of leases in a command that has no name for them.
     NoLeases(Algorithm),
     /// An option of `RL.ACQUIREX` among the keys of `RL.ACQUIRE`.
     OptionAsKey(Word),
@@ -142,14 +142,14 @@ pub enum RequestError {
     WordAsKey {
         /// The word.
         word: Word,
-        /// How the command goes.
+        /// How to write the command.
         usage: &'static str,
     },
     /// Two equal keys.
     KeyTwice(Shown),
     /// More than [`MAX_KEYS`] keys.
     TooManyKeys(usize),
-    /// Neither one rule nor one for each key.
+    /// The call has neither one rule nor one for each key.
     RuleCount {
         /// Keys of the call.
         keys: usize,
@@ -163,11 +163,11 @@ pub enum RequestError {
         /// What it cannot be combined with.
         with: Partner,
     },
-    /// An option that the rules call for.
+    /// An option that the rules require.
     Required {
         /// The option.
         word: Word,
-        /// The algorithm that calls for it.
+        /// The algorithm that requires it.
         by: Algorithm,
     },
     /// `COST` times `UPTO` above the largest number of permits.

@@ -1,15 +1,15 @@
 //! The grammar of the commands: bytes in, a checked request out.
 //!
-//! Nothing here touches a limiter, so a request that does not parse changes nothing.
+//! Nothing here touches a limiter, so a request that fails to parse changes nothing.
 //!
 //! | module | what it is for |
 //! |---|---|
-//! | [`acquire`] | `RL.ACQUIRE` and `CL.THROTTLE`: a rule in arguments of its own |
+//! | [`acquire`] | `RL.ACQUIRE` and `CL.THROTTLE`: a rule in several arguments |
 //! | [`rules`] | `RL.ACQUIREX` and `RL.PEEK`: rules and options in one argument |
 //! | [`remembered`] | rules that were parsed before |
 //! | [`by_hand`] | `RL.REFUND`, `RL.RELEASE`, `RL.BLOCK`, `RL.EXEMPT` |
 //! | [`operator`] | `RL.POLICY SET`, `RL.TOP` |
-//! | `keys`, `twice`, `rule_args`, `word`, `algo`, `values`, [`error`] | what they share |
+//! | `keys`, `twice`, `rule_args`, `word`, `algo`, `values`, [`error`] | parts that they share |
 
 pub mod acquire;
 mod algo;

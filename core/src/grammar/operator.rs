@@ -11,11 +11,11 @@ use crate::terms::Ask;
 /// A parsed `RL.POLICY SET`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PolicySet<'a> {
-    /// The name of the rules that it is for.
+    /// The name of the rules to which it applies.
     pub name: &'a [u8],
-    /// The numbers.
+    /// The policy.
     pub policy: Policy,
-    /// For how long, in ms; `None` until it is changed.
+    /// How long it applies, in ms; `None` until it is changed.
     pub for_ms: Option<i64>,
 }
 

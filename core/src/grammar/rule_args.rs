@@ -14,13 +14,13 @@ pub const MAX_NAME: usize = 64;
 /// A rule of a call, with its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Named<'a> {
-    /// What is asked.
+    /// The request to a limiter.
     pub ask: Ask,
     /// `NAME`
     pub name: Option<&'a [u8]>,
 }
 
-/// The rule of a key: there is one for all of a call, or one for each.
+/// The rule of a key. A call has one rule for all keys, or one for each.
 pub fn rule_of<'r, 'a>(rules: &'r [Named<'a>], key: usize) -> Option<&'r Named<'a>> {
     rules.get(key).or(rules.first())
 }
@@ -34,7 +34,7 @@ pub(crate) fn is_in_name(byte: &u8) -> bool {
 pub(crate) fn check_name(name: &[u8]) -> Result<&[u8], Box<RequestError>> {
     let expected = "1 to 64 letters, digits, '_', '.' or '-' and no option";
     match Word::parse(name) {
-        // Its value was left out.
+        // An option word here means that the value of `NAME` was left out.
         Some(_) => {
             Err(RequestError::Text { word: Word::Name, expected, got: Shown::new(name) }.into())
         }
@@ -42,7 +42,7 @@ pub(crate) fn check_name(name: &[u8]) -> Result<&[u8], Box<RequestError>> {
     }
 }
 
-/// The pairs of a rule, as they are read. A value counts when its word was given.
+/// The pairs of a rule, as they are read. A value counts only if its word was given.
 pub(crate) struct RuleArgs<'a> {
     given: Words,
     window_ms: i64,
@@ -56,7 +56,7 @@ pub(crate) struct RuleArgs<'a> {
 }
 
 impl<'a> RuleArgs<'a> {
-    /// Nothing given, and the values of what need not be.
+    /// No pair given, with the defaults of the optional ones.
     pub fn new() -> RuleArgs<'a> {
         RuleArgs {
             given: Words::default(),
@@ -98,7 +98,7 @@ impl<'a> RuleArgs<'a> {
         self.given.add(word)
     }
 
-    /// Builds the rule with that number, counted from 1.
+    /// Builds the rule. `number` counts the rules from 1.
     #[inline(always)]
     pub fn finish(self, number: usize) -> Result<Named<'a>, Box<RequestError>> {
         for word in [Word::Window, Word::Limit] {

@@ -7,7 +7,7 @@ use crate::algorithm::leases::MAX_ID;
 use crate::numbers::MAX_WINDOW_MS;
 
 impl Word {
-    /// Reads a duration, which may have a unit, in ms.
+    /// Reads a duration, with or without a unit, in ms.
     #[inline]
     pub(crate) fn duration(self, bytes: &[u8], low: i64) -> Result<i64, Box<RequestError>> {
         self.in_range(duration(bytes), bytes, low, MAX_WINDOW_MS, " ms")
@@ -49,12 +49,13 @@ impl Word {
     }
 }
 
-/// Whether a byte separates the words of rules that are one argument.
+/// Whether a byte separates the words of a rules argument.
 pub(crate) fn is_space(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
 
-/// Checks the name of a lease. One with a space inside could not be given in a rules argument.
+/// Checks the name of a lease. White space is refused, since a rules argument could not contain
+/// it.
 pub(crate) fn check_id(id: &[u8]) -> Result<&[u8], Box<RequestError>> {
     Word::Id.text(id, MAX_ID, |byte| !is_space(byte), "1 to 255 bytes without white space")
 }
@@ -70,17 +71,17 @@ pub(crate) fn algo(bytes: &[u8]) -> Result<Algo, Box<RequestError>> {
 pub(crate) struct Words(u32);
 
 impl Words {
-    /// Whether a word is in it.
+    /// Whether the set contains a word.
     pub fn has(self, word: Word) -> bool {
         self.0 & 1 << word as u32 != 0
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Adds a word. An error when it was in it.
+    /// Adds a word. An error if the set contains it already.
     pub fn add(&mut self, word: Word) -> Result<(), Box<RequestError>> {
         if self.has(word) {
             return Err(RequestError::Twice(word).into());
@@ -90,10 +91,11 @@ impl Words {
     }
 }
 
-/// A duration: an integer of milliseconds, or one with a unit (`ms`, `s`, `m`, `h`, `d`). In ms.
+/// A duration in ms: an integer of milliseconds, or an integer with a unit (`ms`, `s`, `m`, `h`,
+/// `d`).
 fn duration(bytes: &[u8]) -> Option<i64> {
     let (value, unit_ms) = match bytes {
-        // The most frequent first.
+        // The most frequent form first.
         [.., b'0'..=b'9'] => return integer(bytes),
         [value @ .., b'm', b's'] => (value, 1),
         [value @ .., b's'] => (value, 1_000),
@@ -117,8 +119,8 @@ pub fn integer(bytes: &[u8]) -> Option<i64> {
         [b'1'..=b'9', ..] if digits.len() <= LONGEST_INTEGER => {}
         _ => return None,
     }
-    // So few digits do not overflow a `u64`. What is no digit is told at the end: added to 6 it
-    // reaches 16.
+    // This many digits cannot overflow a `u64`. One check at the end finds any byte that is no
+    // digit: plus 6, it reaches 16.
     let (mut value, mut highest) = (0u64, 0);
     for byte in digits {
         let digit = u64::from(*byte) ^ u64::from(b'0');
@@ -134,7 +136,7 @@ pub fn integer(bytes: &[u8]) -> Option<i64> {
     }
 }
 
-/// Digits of the largest integer: a `u64` holds every number of so many.
+/// Digits of the largest `i64`. Every number of that many digits fits a `u64`.
 const LONGEST_INTEGER: usize = 19;
 
 #[cfg(test)]

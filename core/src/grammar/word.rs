@@ -66,9 +66,10 @@ const WORDS: [(Word, &str); 18] = [
 
 const LONGEST_WORD: usize = 8;
 
-/// The letters of up to eight bytes in a number, whatever their case, since keys are told from words
-/// on each call: the first four and the last four, which may overlap, so only numbers of equal
-/// lengths compare. A byte that is no letter never folds to one.
+/// The letters of up to eight bytes in one number, whatever their case; each call uses it to tell
+/// keys from words. The number consists of the first four bytes and the last four, which may
+/// overlap, so only numbers of words of equal length may be compared. A byte that is no letter
+/// never folds to one.
 pub(super) const fn folded(bytes: &[u8]) -> u64 {
     let letters = match (bytes.first_chunk(), bytes.last_chunk()) {
         (Some(first), Some(last)) => {

@@ -1,21 +1,21 @@
-//! How all waiters, or all of a key, are shown something.
+//! A pass that shows something to all waiters, or to all waiters of a key.
 
 /// The place of a waiter in the order of arrival.
 pub type Ticket = u64;
 
-/// A way through waiters, in the order of arrival.
+/// A pass over waiters, in the order of arrival.
 #[derive(Debug)]
 pub(super) struct Pass {
     pub next: Ticket,
-    /// Who came later need not be shown anything.
+    /// Waiters that came later need not be shown anything.
     pub end: Ticket,
-    /// Something happened once more meanwhile: those who are behind us need another one.
+    /// Whether something happened again meanwhile: the waiters already passed need another pass.
     pub again: bool,
 }
 
 impl Pass {
-    /// Shows something to all who came before `end`. False if something else is being shown, and
-    /// another pass will follow.
+    /// Begins a pass over all that came before `end`. If one is under way, returns false; another
+    /// pass will follow it.
     pub fn begin(pass: &mut Option<Pass>, end: Ticket) -> bool {
         match pass {
             Some(pass) => {
@@ -29,7 +29,7 @@ impl Pass {
         }
     }
 
-    /// What follows when everybody was shown what happened.
+    /// The pass that follows this one, if one is needed.
     pub fn another(&self, end: Ticket) -> Option<Pass> {
         self.again.then_some(Pass { next: 0, end, again: false })
     }

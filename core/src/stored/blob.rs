@@ -1,15 +1,15 @@
-//! An encoded effect, on the stack unless it is long: an allocation would cost as much as the
-//! decision.
+//! An encoded effect. It lies on the stack unless it is long, since an allocation would cost as
+//! much as the decision.
 
 use super::varint::{MAX_LEN, Sink};
 
-/// How many bytes of an effect fit onto the stack: all of them, but for the names of leases.
+/// The number of bytes that fit onto the stack: enough for any effect without the name of a lease.
 const STACK_BYTES: usize = 96;
 
-/// See the file's head.
+/// The bytes of an encoded effect.
 pub struct Blob {
     stack: [u8; STACK_BYTES],
-    /// All of it, once the stack is too small.
+    /// All of the bytes, once they do not fit onto the stack.
     heap: Vec<u8>,
     len: usize,
 }
@@ -21,18 +21,18 @@ impl Default for Blob {
 }
 
 impl Blob {
-    /// An empty one.
+    /// An empty blob.
     pub fn new() -> Blob {
         Blob { stack: [0; STACK_BYTES], heap: Vec::new(), len: 0 }
     }
 
-    /// Forgets what was put.
+    /// Forgets all bytes.
     pub fn clear(&mut self) {
         self.heap.clear();
         self.len = 0;
     }
 
-    /// What was put.
+    /// The bytes put so far.
     pub fn bytes(&self) -> &[u8] {
         let bytes = if self.heap.is_empty() { &self.stack[..] } else { &self.heap };
         bytes.get(..self.len).unwrap_or_default()

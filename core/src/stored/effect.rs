@@ -3,9 +3,9 @@
 //! | part | |
 //! |---|---|
 //! | version | 1 |
-//! | parts | bits: 1 write, 2 holds, 4 expiry, 8 start over, 16 a whole limiter follows instead |
+//! | parts | bits: 1 write, 2 block and exemption, 4 expiry, 8 start over, 16 a whole limiter follows instead |
 //! | write | the rule as in [`super::limiter`], then the change as the algorithm writes it |
-//! | holds | as in [`super::limiter`] |
+//! | block and exemption | as in [`super::limiter`] |
 //! | expiry | ms of epoch time |
 
 use super::limiter::{decode_limiter, encode_limiter};
@@ -25,12 +25,12 @@ const HAS_EXPIRY: u8 = 4;
 const START_OVER: u8 = 8;
 const WHOLE: u8 = 16;
 
-/// What an effect command carries for a key.
+/// The payload of an effect command for one key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Payload {
-    /// A change of the limiter there.
+    /// A change of the limiter under the key.
     Effect(Effect),
-    /// A limiter that takes the place of whatever limiter is there.
+    /// A limiter that replaces whatever limiter is under the key.
     Whole(Limiter),
 }
 
@@ -55,13 +55,13 @@ pub fn encode_effect(effect: &Effect, out: &mut impl Sink) {
     }
 }
 
-/// Appends an effect that makes a key hold exactly this limiter.
+/// Appends an effect after which the key contains exactly this limiter.
 pub fn encode_whole(limiter: &Limiter, out: &mut impl Sink) {
     out.put(&[VERSION, WHOLE]);
     encode_limiter(limiter, out);
 }
 
-/// Reads what an effect command carries for a key.
+/// Reads the payload of an effect command for one key.
 ///
 /// # Errors
 /// As [`decode_limiter`].

@@ -3,7 +3,7 @@
 //! | part | |
 //! |---|---|
 //! | version | 2 |
-//! | rule | the algorithm's tag (0: nothing was ever granted), window, limit, the algorithm's own number |
+//! | rule | the algorithm's tag (0 if nothing was ever granted), window, limit, the algorithm's own number |
 //! | state | as the algorithm writes it |
 //! | block's end, exemption's end, when laid | ms of epoch time, 0 for none; the last only if one of them is set |
 
@@ -17,7 +17,7 @@ use crate::limiter::Limiter;
 /// Version 1 was never released.
 const VERSION: u8 = 2;
 
-/// In the place of an algorithm's tag, where nothing was ever granted.
+/// The tag of a limiter from which nothing was ever granted.
 const UNUSED: u8 = 0;
 
 /// Appends the stored form of a limiter.

@@ -1,10 +1,10 @@
 //! The stored form of limiters (RDB, `DUMP`), of effects (replication, AOF) and of policies.
 //!
-//! Each starts with a version byte of its own. A newer module reads every older version; an unknown
-//! one is refused, and so is anything that breaks an invariant: whatever is decoded can be trusted as
-//! if it had been computed here. No length in the bytes is believed before that many bytes were seen.
+//! Each form starts with a version byte of its own. A newer module reads every older version. The
+//! decoder refuses unknown versions and anything that breaks an invariant, so decoded values can
+//! be trusted like computed ones. It believes no length before it has seen that many bytes.
 //!
-//! Numbers are variable-length: see [`varint`]. An algorithm's part is written by the algorithm.
+//! Numbers have a variable length: see [`varint`]. Each algorithm writes its own part.
 
 pub mod blob;
 pub mod effect;

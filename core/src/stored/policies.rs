@@ -1,10 +1,10 @@
-//! The stored form of names and the policies that are set for them: of all in an RDB, of those that
-//! changed on the way to replicas.
+//! The stored form of names and their policies: of all names in an RDB, of changed names on the
+//! way to replicas.
 //!
 //! | part | |
 //! |---|---|
 //! | version | 1 |
-//! | for each name | the name; whether one is standing, and it; how many are temporary, each with its end |
+//! | for each name | the name; whether it has a standing policy, and that; the number of temporary ones, each with its end |
 //! | policy | its rule as in [`super::limiter`], block and shadow |
 
 use super::reader::{DecodeError, Reader};
@@ -29,7 +29,7 @@ pub fn encode<'a>(entries: impl Iterator<Item = (&'a [u8], &'a Entry)>) -> Vec<u
     bytes
 }
 
-/// Appends a name and the policy that is set for it without an end.
+/// Appends a name and its standing policy.
 pub(crate) fn encode_standing(name: &[u8], standing: Option<&Policy>, out: &mut impl Sink) {
     varint::write(out, name.len() as u64);
     out.put(name);

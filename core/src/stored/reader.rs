@@ -1,4 +1,4 @@
-//! Reads stored bytes, which need not be trusted: whatever is out of its range is `None`.
+//! Reads stored bytes, which need not be trusted. Any value out of its range is `None`.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::numbers::{MAX_IN_USE, MAX_TIME_MS};
 pub enum DecodeError {
     /// Written by another version of the module.
     Version(u8),
-    /// They break an invariant, or end too early or too late.
+    /// The bytes break an invariant, or end too early or too late.
     Damaged,
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for DecodeError {
     }
 }
 
-/// See the file's head.
+/// A cursor over stored bytes.
 #[derive(Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -35,7 +35,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// At the first of some bytes.
+    /// A reader at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { bytes, at: 0 }
     }
@@ -45,17 +45,17 @@ impl<'a> Reader<'a> {
         self.at == self.bytes.len()
     }
 
-    /// What was not read yet.
+    /// The bytes that were not read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
-    /// What was read since [`Reader::rest`] returned this.
+    /// The bytes that were read since [`Reader::rest`] returned `rest`.
     pub fn read_of(&self, rest: &'a [u8]) -> Option<&'a [u8]> {
         rest.get(..rest.len().checked_sub(self.rest().len())?)
     }
 
-    /// A byte that must be this version.
+    /// Reads a byte, which must be this version.
     ///
     /// # Errors
     /// Another version, or no byte.
@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
         Some(byte)
     }
 
-    /// As many bytes.
+    /// The next `len` bytes.
     pub fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let bytes = self.bytes.get(self.at..self.at.checked_add(len)?)?;
         self.at += len;
@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
         i64::try_from(self.number()?).ok().filter(|time_ms| *time_ms <= MAX_TIME_MS)
     }
 
-    /// A time that may be before the epoch, in ms: where a window starts.
+    /// A time that may be before the epoch, in ms: the start of a window.
     pub fn signed_time(&mut self) -> Option<i64> {
         self.signed().filter(|time_ms| (-MAX_TIME_MS..=MAX_TIME_MS).contains(time_ms))
     }

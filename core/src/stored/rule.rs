@@ -1,5 +1,5 @@
-//! The stored form of a rule: its algorithm's tag, window, limit, and the algorithm's own number if it
-//! has one.
+//! The stored form of a rule: its algorithm's tag, window, limit, and the algorithm's own number
+//! if it has one.
 
 use super::reader::Reader;
 use super::varint::{self, Sink};
@@ -23,7 +23,7 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Rule> {
     decode_tagged(tag, reader)
 }
 
-/// Reads a rule whose tag was read.
+/// Reads a rule after its tag.
 pub(super) fn decode_tagged(tag: u8, reader: &mut Reader<'_>) -> Option<Rule> {
     let algorithm = Algorithm::of_tag(tag)?;
     let window_ms = i64::try_from(reader.number()?).ok()?;
@@ -31,7 +31,7 @@ pub(super) fn decode_tagged(tag: u8, reader: &mut Reader<'_>) -> Option<Rule> {
     let mut shape = Shape::default();
     match algorithm.own() {
         Own::None => {}
-        // Without a limit there need not be a burst.
+        // A rule with limit 0 may have burst 0, which is then left out.
         Own::Burst => {
             shape.burst = Some(reader.number()?).filter(|burst| *burst > 0 || limit > 0);
         }
@@ -40,7 +40,7 @@ pub(super) fn decode_tagged(tag: u8, reader: &mut Reader<'_>) -> Option<Rule> {
     Rule::new(algorithm, window_ms, limit, shape).ok()
 }
 
-/// Reads a rule that a limiter can be under: its limit is above 0.
+/// Reads a rule under which a limiter can be stored: its limit is above 0.
 pub(super) fn decode_stored(tag: u8, reader: &mut Reader<'_>) -> Option<Rule> {
     decode_tagged(tag, reader).filter(|rule| rule.limit() > 0)
 }

@@ -1,14 +1,14 @@
 //! Variable-length integers (LEB128: seven bits a byte, least significant first, the high bit set
 //! on all bytes but the last), the only number format of stored values and effects.
 //!
-//! The last byte of a number is the one without the high bit, so a sequence of numbers can be read
-//! backwards too. The sliding log relies on that to drop its newest entries.
+//! The last byte of a number is the one without the high bit, so a sequence of numbers can also be
+//! read backwards. The sliding log relies on that to drop its newest entries.
 
 /// The longest encoding of a `u64`, in bytes.
 pub const MAX_LEN: usize = 10;
 
-/// Where encoded bytes go. A trait, because a call encodes onto its stack: an allocation would cost
-/// as much as the decision.
+/// A destination for encoded bytes. It is a trait because a call encodes onto its stack: an
+/// allocation would cost as much as the decision.
 pub trait Sink {
     /// Appends bytes.
     fn put(&mut self, bytes: &[u8]);
@@ -18,13 +18,13 @@ pub trait Sink {
         self.put(&[byte]);
     }
 
-    /// Room for the longest number behind what was put, or `None` when there is no such room at
-    /// hand. What is written there counts only after [`Sink::grow`].
+    /// Room for the longest number behind the bytes put so far; `None` if there is none at hand.
+    /// Bytes written there count only after [`Sink::grow`].
     fn room(&mut self) -> Option<&mut [u8; MAX_LEN]> {
         None
     }
 
-    /// Takes so many bytes of [`Sink::room`] as put.
+    /// Adds this many bytes of [`Sink::room`] to those put.
     fn grow(&mut self, _: usize) {}
 }
 
@@ -61,12 +61,12 @@ fn fill(bytes: &mut [u8; MAX_LEN], mut value: u64) -> usize {
     MAX_LEN
 }
 
-/// How many bytes a value takes.
+/// The number of bytes that a value takes.
 pub fn len(value: u64) -> usize {
     (u64::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
 }
 
-/// Writes a value to the front of `place` and returns its length; 0 when there is no room.
+/// Writes a value to the front of `place` and returns its length; 0 if there is no room.
 pub fn write_into(place: &mut [u8], value: u64) -> usize {
     if let Some(room) = place.first_chunk_mut() {
         return fill(room, value);
@@ -92,8 +92,8 @@ pub fn write_time(out: &mut impl Sink, time_ms: i64) {
     write(out, time_ms.max(0) as u64);
 }
 
-/// Reads the number at `*at` and moves `*at` behind it. `None`, and `*at` unspecified, when the
-/// bytes end too early or do not fit a `u64`.
+/// Reads the number at `*at` and moves `*at` behind it. `None` if the bytes end too early or do
+/// not fit a `u64`; `*at` is then unspecified.
 #[inline]
 pub fn read(bytes: &[u8], at: &mut usize) -> Option<u64> {
     // Most numbers of a log are small, and thousands of entries may leave it at once.

@@ -1,19 +1,20 @@
-//! The most frequent keys of a stream, in constant memory: the Space-Saving algorithm (A. Metwally,
-//! D. Agrawal, A. El Abbadi, "Efficient Computation of Frequent and Top-k Elements in Data
-//! Streams", ICDT 2005).
+//! The most frequent keys of a stream, in constant memory: the Space-Saving algorithm (A.
+//! Metwally, D. Agrawal, A. El Abbadi, "Efficient Computation of Frequent and Top-k Elements in
+//! Data Streams", ICDT 2005).
 //!
-//! With `m` counters over `n` events, every key that occurred more than `n / m` times is among
-//! them, its count is never too low, and too high by at most its error, which is at most `n / m`.
+//! With `m` counters over `n` events, every key that occurred more than `n / m` times has a
+//! counter. Its count is never too low, and too high by at most its error, which is at most `n /
+//! m`.
 //!
-//! Counts are kept in order: one that goes up changes places with the first of those that were equal
-//! to it, found by bisection. Beside them is a map from a key's hash to its counter. Keys are told
-//! apart by a seeded 64-bit hash: two that share one would be counted as one.
+//! Counts are kept in order. A count that goes up changes places with the first of the counts
+//! equal to it, found by bisection. A map leads from a key's hash to its counter. Keys are told
+//! apart by a seeded 64-bit hash: two keys with the same hash would be counted as one.
 
 use std::cmp::Reverse;
 
 use crate::hash::ByHash;
 
-/// How many bytes of a key are kept.
+/// The number of bytes of a key that are kept.
 pub const KEY_BYTES: usize = 128;
 
 /// A key and how often it occurred.
@@ -23,13 +24,13 @@ pub struct Counted<'a> {
     pub db: i32,
     /// The first [`KEY_BYTES`] bytes of the key.
     pub key: &'a [u8],
-    /// At most so often.
+    /// The key occurred at most this many times,
     pub count: u64,
-    /// At least `count - error` times.
+    /// and at least `count - error` times.
     pub error: u64,
 }
 
-/// The most frequent one is the least; equal ones in the order of their names.
+/// The key for sorting: the most frequent first, equally frequent ones by name.
 pub fn order<'a>(counted: &Counted<'a>) -> (Reverse<u64>, i32, &'a [u8]) {
     (Reverse(counted.count), counted.db, counted.key)
 }
@@ -47,14 +48,14 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Gives it a key, in the memory of the one before.
+    /// Gives the counter another key, reusing the memory of the one before.
     pub fn name(&mut self, hash: u64, db: i32, key: &[u8]) {
         (self.hash, self.db) = (hash, db);
         self.key.clear();
         self.key.extend_from_slice(key);
     }
 
-    /// What it counts together with the counter of the same key in another sketch.
+    /// The count together with that of the same key in another sketch.
     pub fn with(&self, other: Option<&Counter>, sketch: &Sketch) -> Counted<'_> {
         let unseen = (sketch.unseen(), sketch.unseen());
         let (count, error) = other.map_or(unseen, |other| (other.count, other.error));
@@ -66,8 +67,8 @@ impl Counter {
 /// A sketch of a stream.
 #[derive(Debug, Default)]
 pub struct Sketch {
-    /// They stay where they are; only their places in the ranking change. Those without a place are
-    /// of a stream before, and wait to be used again.
+    /// Counters stay where they are; only their places in the ranking change. Those without a
+    /// place are left from an earlier stream and will be used again.
     pub counters: Vec<Counter>,
     pub by_hash: ByHash<usize>,
     /// Counts, the highest first, each with its counter.
@@ -85,7 +86,7 @@ impl Sketch {
         }
     }
 
-    /// Begins anew. To free as many keys as there are counters would hold the server up.
+    /// Starts anew. Keeps the counters: freeing all their keys would stall the server.
     pub fn clear(&mut self) {
         self.by_hash.clear();
         self.ranking.clear();
@@ -108,8 +109,8 @@ impl Sketch {
         } else if let Some((_, at)) = self.ranking.last().copied()
             && let Some(lowest) = self.counters.get_mut(at)
         {
-            // The new key takes the place of the least frequent one, and may have been that all
-            // along.
+            // The new key takes the counter of the least frequent one, and may have occurred as
+            // often as that.
             self.by_hash.remove(&lowest.hash);
             self.by_hash.insert(hash, at);
             lowest.name(hash, db, key);
@@ -140,7 +141,7 @@ impl Sketch {
         }
     }
 
-    /// What a key that has no counter can have occurred at most.
+    /// The largest number of times that a key without a counter can have occurred.
     pub fn unseen(&self) -> u64 {
         if self.ranking.len() < self.capacity {
             0
@@ -158,7 +159,7 @@ impl Sketch {
         self.ranking.get(place).and_then(|(_, at)| self.counters.get(*at))
     }
 
-    /// What a key can have occurred at most that is not found before a place of the ranking.
+    /// The largest number of times that a key can have occurred that is not ranked before `place`.
     pub fn behind(&self, place: usize) -> u64 {
         self.ranking.get(place).map_or(self.unseen(), |(count, _)| *count)
     }

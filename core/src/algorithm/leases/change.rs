@@ -10,7 +10,7 @@ const PUT: u8 = 0;
 const END: u8 = 1;
 const PULL_BACK: u8 = 2;
 
-/// A change of the leases, as the primary decides it and replicas apply it.
+/// A change of leases, as the primary decides it and replicas apply it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseChange {
     /// Forget the leases that ended by `now_ms`, then take or renew one.
@@ -19,9 +19,10 @@ pub enum LeaseChange {
         now_ms: i64,
         /// The lease's name.
         id: Arc<[u8]>,
-        /// The lease.
+        /// The new lease.
         lease: Lease,
-        /// Permits of another algorithm, for a nameless lease of the same times; 0 for none.
+        /// Permits of another algorithm, which become a nameless lease with the same times; 0 for
+        /// none.
         carried: u64,
     },
     /// Forget the leases that ended by `now_ms`, then end one.
@@ -31,8 +32,8 @@ pub enum LeaseChange {
         /// The lease's name.
         id: Arc<[u8]>,
     },
-    /// Move leases that were taken after `now_ms` to it, and their ends along: the clock stepped
-    /// back.
+    /// Move leases that were taken after `now_ms` to that time, and shift their ends with them,
+    /// because the clock stepped back.
     PullBack {
         /// The clock.
         now_ms: i64,
@@ -40,7 +41,7 @@ pub enum LeaseChange {
 }
 
 impl LeaseChange {
-    /// Appends it.
+    /// Appends the change.
     pub fn encode(&self, out: &mut impl Sink) {
         match self {
             LeaseChange::Put { now_ms, id, lease, carried } => {
@@ -61,7 +62,7 @@ impl LeaseChange {
         }
     }
 
-    /// Reads it. `None` when it breaks an invariant.
+    /// Reads a change. `None` if it breaks an invariant.
     pub fn decode(reader: &mut Reader<'_>) -> Option<LeaseChange> {
         Some(match reader.byte()? {
             PUT => {

@@ -1,24 +1,24 @@
-//! Finds out when the lease of a name ends, where there are many.
+//! Finds when the lease of a name ends, among many leases.
 //!
 //! Linear hashing (W. Litwin, "Linear Hashing: A New Tool for File and Table Addressing", VLDB
 //! 1980): the table grows by one bucket at a time, so that no single call pays for all of it.
 //!
-//! An entry may outlive its lease: to forget thousands of leases at once costs nothing here. So what
-//! is found is only where to look. Entries that are older than every lease go when their bucket
-//! would grow.
+//! An entry may outlive its lease, so that forgetting thousands of leases at once costs nothing
+//! here. So an entry only says where a lease may be. When a bucket is about to grow, it drops the
+//! entries that are older than every lease.
 
 use crate::hash::Seed;
 
-/// How many entries a bucket has, on the average, before the table grows.
+/// The average number of entries a bucket at which the table grows.
 const FULL: usize = 16;
 
-/// By how many entries a bucket grows.
+/// The number of entries by which a bucket grows.
 const MORE: usize = 8;
 
-/// The hash of a name, and when a lease of that name ends or ended.
+/// The hash of a name, and when a lease with that name ends or ended.
 type Entry = (u64, i64);
 
-/// See the file's head.
+/// An index of leases; the head of this file describes it.
 #[derive(Clone, Debug)]
 pub(super) struct Index {
     seed: Seed,
@@ -27,7 +27,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// An empty one with room for so many entries.
+    /// An empty index with room for this many entries.
     pub fn new(entries: usize) -> Index {
         let room = FULL.min(entries);
         let buckets = (0..1 + entries / FULL).map(|_| Vec::with_capacity(room)).collect();
@@ -39,21 +39,22 @@ impl Index {
         self.seed.hash(0, id)
     }
 
-    /// When leases of names with this hash end, among times of others that are gone.
+    /// When leases whose names have this hash end. The times may include those of leases that are
+    /// gone.
     pub fn ends_ms(&self, hash: u64) -> impl Iterator<Item = i64> {
         let bucket = self.buckets.get(bucket_of(hash, self.buckets.len()));
         let entries = bucket.map(Vec::as_slice).unwrap_or_default();
         entries.iter().filter(move |(other, _)| *other == hash).map(|(_, end_ms)| *end_ms)
     }
 
-    /// Adds an entry. No lease ends before `oldest_ms`.
+    /// Adds an entry. `oldest_ms` is a time before which no lease ends.
     pub fn add(&mut self, hash: u64, end_ms: i64, oldest_ms: i64) {
         if self.entries >= FULL * self.buckets.len() {
             self.grow();
         }
         let at = bucket_of(hash, self.buckets.len());
         if let Some(bucket) = self.buckets.get_mut(at) {
-            // Before it takes more memory.
+            // Drop dead entries before taking more memory.
             if bucket.len() == bucket.capacity() {
                 let before = bucket.len();
                 bucket.retain(|(_, end_ms)| *end_ms >= oldest_ms);
@@ -76,12 +77,12 @@ impl Index {
         }
     }
 
-    /// Whether it is much larger than so many leases want.
+    /// Whether the index is much larger than this many leases need.
     pub fn is_sparse(&self, leases: usize) -> bool {
         self.buckets.len() > 4 * leases + 1
     }
 
-    /// How many allocations it is made of, at most.
+    /// The most allocations that it can be made of.
     pub fn allocations(&self) -> usize {
         1 + self.buckets.len()
     }
@@ -104,8 +105,8 @@ impl Index {
     }
 }
 
-/// Which of so many buckets a hash belongs to. With one more only that of one bucket changes, and for
-/// the new one.
+/// Which of `buckets` buckets a hash belongs to. When one bucket is added, only hashes of one old
+/// bucket change theirs, and only to the new one.
 fn bucket_of(hash: u64, buckets: usize) -> usize {
     let doubled = buckets.next_power_of_two();
     let at = hash as usize & (doubled - 1);

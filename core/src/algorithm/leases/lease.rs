@@ -7,7 +7,7 @@ use crate::stored::varint::{self, MAX_LEN, Sink};
 /// The longest name of a lease, in bytes.
 pub const MAX_ID: usize = 255;
 
-/// One holder's permits.
+/// The permits of one holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// Permits held.
@@ -19,7 +19,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// The same as if it had been taken at `now_ms`, if that is earlier.
+    /// The lease as it would be if taken at `now_ms`, or unchanged if it was taken before.
     pub(super) fn pulled_back(self, now_ms: i64) -> Lease {
         let ahead_ms = (self.taken_ms - now_ms).max(0);
         Lease { taken_ms: self.taken_ms - ahead_ms, end_ms: self.end_ms - ahead_ms, ..self }
@@ -29,7 +29,7 @@ impl Lease {
 /// A lease with its name.
 pub(super) type Named<'a> = (&'a [u8], Lease);
 
-/// By what leases are in order.
+/// The key by which leases are sorted.
 pub(super) fn order((id, lease): Named<'_>) -> (i64, &[u8]) {
     (lease.end_ms, id)
 }
@@ -38,7 +38,7 @@ pub(super) fn order((id, lease): Named<'_>) -> (i64, &[u8]) {
 pub(super) fn encode(id: &[u8], lease: &Lease, out: &mut impl Sink) {
     encode_id(id, out);
     let times = [lease.taken_ms, lease.end_ms - lease.taken_ms].map(|ms| ms.max(0) as u64);
-    // At once, since there can be thousands.
+    // Written in one go, since there can be thousands of leases.
     let (mut numbers, mut len) = ([0; 3 * MAX_LEN], 0);
     for number in [lease.permits].into_iter().chain(times) {
         len += varint::write_into(numbers.get_mut(len..).unwrap_or_default(), number);
@@ -52,13 +52,13 @@ pub(super) fn encode_id(id: &[u8], out: &mut impl Sink) {
     out.put(id);
 }
 
-/// Reads the name of a lease. `None` when it is too long.
+/// Reads the name of a lease. `None` if it is too long.
 pub(super) fn decode_id<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
     let len = usize::try_from(reader.number()?).ok().filter(|len| *len <= MAX_ID)?;
     reader.bytes(len)
 }
 
-/// Reads a lease with its name. `None` when it cannot exist.
+/// Reads a lease with its name. `None` if such a lease cannot exist.
 pub(super) fn decode<'a>(reader: &mut Reader<'a>) -> Option<Named<'a>> {
     let id = decode_id(reader)?;
     let permits = reader.number().filter(|n| (1..=MAX_IN_USE).contains(n))?;

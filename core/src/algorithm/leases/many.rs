@@ -1,8 +1,8 @@
 //! More leases than fit into one [`Pack`]: packs in the order of their leases, with sums, and an
 //! [`Index`] of the names.
 //!
-//! A look at a name, at a time or at permits touches a few packs; at most it runs over the sums of
-//! all of them, of which there are some 30,000 for a million leases.
+//! Finding a name, a time or a number of permits touches a few packs. At worst it runs over the
+//! sums of all packs, about 30,000 for a million leases.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ use super::index::Index;
 use super::lease::{Lease, Named, order};
 use super::pack::{MOST, Pack};
 
-/// A pack, which is not empty, with its sums.
+/// A pack, never empty, with its sums.
 #[derive(Clone, Debug)]
 struct Run {
     /// When its first lease ends.
@@ -28,7 +28,7 @@ impl Run {
         run
     }
 
-    /// Sees what the pack tells by itself.
+    /// Updates the fields that are cheap to read from the pack.
     fn look(&mut self) {
         self.first_end_ms = self.pack.first().map_or(i64::MIN, |(_, lease)| lease.end_ms);
         self.leases = self.pack.len();
@@ -40,7 +40,7 @@ impl Run {
         self.look();
     }
 
-    /// Whether a lease belongs here or behind.
+    /// Whether a lease belongs into this run or a later one.
     fn begins_before(&self, named: Named<'_>) -> bool {
         match self.first_end_ms.cmp(&named.1.end_ms) {
             Ordering::Less => true,
@@ -50,21 +50,21 @@ impl Run {
     }
 }
 
-/// See the file's head.
+/// Many leases; the head of this file describes the structure.
 #[derive(Clone, Debug)]
 pub(super) struct Many {
     runs: Vec<Run>,
     index: Index,
     leases: usize,
     permits: u64,
-    /// No lease was taken later; the one that was taken then may have ended.
+    /// No lease was taken after this. The lease that was taken then may have ended.
     newest_taken_ms: i64,
     /// The most leases that there ever were.
     most: usize,
 }
 
 impl Many {
-    /// Those of leases in order, each behind the one before. `None` when two have the same name.
+    /// Builds the packs from leases in order. `None` if two leases have the same name.
     pub fn new<'a>(leases: impl Iterator<Item = Named<'a>>) -> Option<Many> {
         let mut many = Many {
             runs: Vec::new(),
@@ -78,7 +78,7 @@ impl Many {
         many.reindex().then_some(many)
     }
 
-    /// Adds a lease behind all others, without its name in the index.
+    /// Adds a lease behind all others, without adding its name to the index.
     fn append(&mut self, named: Named<'_>) {
         match self.runs.last_mut().filter(|run| run.leases < MOST) {
             Some(run) => run.put(named),
@@ -98,12 +98,12 @@ impl Many {
         self.most = self.most.max(self.leases);
     }
 
-    /// Makes the index anew; false when two leases have the same name.
+    /// Rebuilds the index. Returns false if two leases have the same name.
     fn reindex(&mut self) -> bool {
         let mut index = Index::new(self.leases);
         for (id, lease) in self.entries() {
             let hash = index.hash(id);
-            // Two of the same name and end are no leases in order.
+            // Leases in order cannot share both name and end, so only another end needs a check.
             let is_other = |end_ms: i64| {
                 end_ms != lease.end_ms
                     && self.place(id, end_ms).is_some_and(|(_, found)| found.end_ms == end_ms)
@@ -127,22 +127,22 @@ impl Many {
         self.leases
     }
 
-    /// The most that there ever were.
+    /// The most leases that there ever were.
     pub fn most(&self) -> usize {
         self.most
     }
 
-    /// The permits of all.
+    /// The sum of all permits.
     pub fn permits(&self) -> u64 {
         self.permits
     }
 
-    /// No lease was taken later.
+    /// A time after which no lease was taken.
     pub fn newest_taken_ms(&self) -> i64 {
         self.newest_taken_ms
     }
 
-    /// How many allocations they are made of, at most.
+    /// The most allocations that they can be made of.
     pub fn allocations(&self) -> usize {
         2 + self.runs.len() + self.index.allocations()
     }
@@ -158,12 +158,13 @@ impl Many {
         self.runs.iter_mut().map(|run| &mut run.pack)
     }
 
-    /// The pack in which a lease is, or would be.
+    /// The position of the pack that a lease is in, or would be in.
     fn run_of(&self, named: Named<'_>) -> usize {
         self.runs.partition_point(|run| run.begins_before(named)).saturating_sub(1)
     }
 
-    /// The lease of a name that is said to end at that time, and its pack.
+    /// The lease with this name, looked for where a lease that ends at `end_ms` would be, and the
+    /// position of its pack.
     fn place(&self, id: &[u8], end_ms: i64) -> Option<(usize, Lease)> {
         let at = self.run_of((id, Lease { end_ms, taken_ms: 0, permits: 0 }));
         Some((at, self.runs.get(at)?.pack.find(id)?))
@@ -173,18 +174,18 @@ impl Many {
         self.index.ends_ms(self.index.hash(id)).find_map(|end_ms| self.place(id, end_ms))
     }
 
-    /// The lease of a name.
+    /// The lease with this name.
     pub fn find(&self, id: &[u8]) -> Option<Lease> {
         self.find_place(id).map(|(_, lease)| lease)
     }
 
-    /// How many packs hold a lease that ended by `now_ms`. All leases of all but the last of them did:
-    /// they end no later than the first of the next one.
+    /// The number of packs that contain a lease that ended by `now_ms`. In all of these packs but
+    /// the last, every lease has ended, since none ends later than the first of the next pack.
     fn begun(&self, now_ms: i64) -> usize {
         self.runs.partition_point(|run| run.first_end_ms <= now_ms)
     }
 
-    /// How many leases ended by `now_ms`, and their permits.
+    /// The number of leases that ended by `now_ms`, and their permits.
     pub fn ended(&self, now_ms: i64) -> (usize, u64) {
         let Some((last, whole)) = self.runs.get(..self.begun(now_ms)).and_then(<[Run]>::split_last)
         else {
@@ -195,8 +196,8 @@ impl Many {
         })
     }
 
-    /// The first end of a lease by which at most `at_most` of `held` permits are left, when only those
-    /// leases give theirs back that end after `now_ms`, and not the one `except`.
+    /// The first end of a lease at which at most `at_most` of `held` permits are left. Only leases
+    /// that end after `now_ms` give permits back, and the lease `except` does not.
     pub fn earliest(
         &self,
         now_ms: i64,
@@ -205,7 +206,7 @@ impl Many {
         except: Option<&[u8]>,
     ) -> Option<i64> {
         let own = except.and_then(|id| self.find_place(id));
-        // In the packs before this one nothing is live.
+        // No pack before this one has a live lease.
         let first = self.begun(now_ms).saturating_sub(1);
         for (at, run) in self.runs.iter().enumerate().skip(first) {
             let ended = if at == first { run.pack.ended(now_ms).1 } else { 0 };
@@ -227,12 +228,12 @@ impl Many {
         None
     }
 
-    /// When the last lease ends, the lease `except` left out.
+    /// When the last lease other than `except` ends.
     pub fn last_end_ms(&self, except: Option<&[u8]>) -> Option<i64> {
         self.runs.iter().rev().find_map(|run| run.pack.last_end_ms(except))
     }
 
-    /// Adds a lease of a name that none of them has.
+    /// Adds a lease whose name is new.
     pub fn put(&mut self, named: Named<'_>) {
         let (id, lease) = named;
         let at = self.place_for(named);
@@ -247,14 +248,15 @@ impl Many {
         self.index.add(self.index.hash(id), lease.end_ms, oldest_ms);
     }
 
-    /// The pack that has room for a lease; a new one behind all when there is none.
+    /// The position of a pack with room for a lease. If there is none, the position behind the
+    /// last pack.
     fn place_for(&mut self, named: Named<'_>) -> usize {
         let at = self.run_of(named);
         let is_last = at + 1 >= self.runs.len();
         let Some(run) = self.runs.get_mut(at).filter(|run| run.leases >= MOST) else {
             return at;
         };
-        // Most leases end last: their packs are filled one by one.
+        // Most new leases end last, so the last pack is filled completely before another begins.
         if is_last && run.pack.last().is_some_and(|last| order(last) < order(named)) {
             return at + 1;
         }
@@ -266,7 +268,7 @@ impl Many {
         at + at_second
     }
 
-    /// Removes the lease of a name.
+    /// Removes the lease with this name.
     pub fn remove(&mut self, id: &[u8]) {
         let Some((at, lease)) = self.find_place(id) else {
             return;
@@ -283,7 +285,7 @@ impl Many {
         self.shrink();
     }
 
-    /// Joins a pack that has few leases with the one behind it.
+    /// Joins a pack that has few leases with the next one, and removes an empty pack.
     fn join(&mut self, at: usize) {
         let leases = |at: usize| self.runs.get(at).map_or(MOST, |run| run.leases);
         if leases(at) == 0 {
@@ -314,7 +316,8 @@ impl Many {
         self.shrink();
     }
 
-    /// Gives memory back when most of it is room, and what the index still has of leases that are gone.
+    /// Gives memory back if most of it is unused, and rebuilds the index if most of it is for
+    /// leases that are gone.
     fn shrink(&mut self) {
         if self.runs.capacity() > 4 * self.runs.len() + MOST {
             self.runs.shrink_to(2 * self.runs.len());

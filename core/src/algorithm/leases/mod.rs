@@ -1,7 +1,8 @@
-//! Leases by their names.
+//! Leases by name.
 //!
-//! Most limiters hold a few leases, which lie in one allocation (`pack`). A hundred thousand must not
-//! hold the server up either: they lie in many such packs with sums and an index (`many`, `index`).
+//! Most limiters have a few leases, which lie in one allocation (`pack`). A limiter with a hundred
+//! thousand must not stall the server either, so its leases lie in many such packs, with sums
+//! and an index (`many`, `index`).
 
 mod change;
 mod index;
@@ -22,17 +23,18 @@ use crate::stored::varint::{self, Sink};
 
 /// The stored state of a concurrency limiter.
 ///
-/// Invariants: no two leases have the same name, and their permits add up to [`MAX_IN_USE`] at most.
-/// Those that ended count for nothing, whether or not they were forgotten yet.
+/// Invariants: no two leases have the same name, and their permits add up to at most
+/// [`MAX_IN_USE`]. Leases that have ended count for nothing, whether or not they are forgotten
+/// yet.
 #[derive(Clone, Debug)]
 pub struct Leases(Kept);
 
-/// How leases are kept.
+/// The form in which the leases lie in memory.
 #[derive(Clone, Debug)]
 enum Kept {
-    /// Up to [`MOST`].
+    /// Up to [`MOST`] leases.
     Few(Pack),
-    /// Any number: once there were more than that.
+    /// Any number of leases, once there were more than that.
     Many(Box<Many>),
 }
 
@@ -49,8 +51,8 @@ impl PartialEq for Leases {
 }
 
 impl Leases {
-    /// All leases with their names: in the order of their ends, those of one end in the order of
-    /// their names.
+    /// All leases with their names, in the order of their ends; leases with the same end are in
+    /// the order of their names.
     fn entries(&self) -> impl Iterator<Item = Named<'_>> {
         let (few, many) = match &self.0 {
             Kept::Few(pack) => (Some(pack.entries()), None),
@@ -68,8 +70,9 @@ impl Leases {
 
     /// The live lease of this name.
     pub fn live(&self, id: &[u8], now_ms: i64) -> Option<Lease> {
-        // Hidden from the compiler, or it compares the end before it knows whether there is a lease:
-        // harmless, but a memory checker takes it for the use of what was never written.
+        // `black_box` keeps the compiler from comparing the end before it knows whether there is a
+        // lease. That would be harmless, but memory checkers report it as a use of uninitialised
+        // memory.
         let lease = std::hint::black_box(self.find(id)?);
         (lease.end_ms > now_ms).then_some(lease)
     }
@@ -81,7 +84,7 @@ impl Leases {
         }
     }
 
-    /// How many leases ended by `now_ms` and are not forgotten, and their permits.
+    /// The number of leases that ended by `now_ms` but are not forgotten, and their permits.
     fn ended(&self, now_ms: i64) -> (usize, u64) {
         match &self.0 {
             Kept::Few(pack) => pack.ended(now_ms),
@@ -103,13 +106,13 @@ impl Leases {
         }
     }
 
-    /// Leases that have not ended by `now_ms`.
+    /// The number of leases that have not ended by `now_ms`.
     pub fn count_live(&self, now_ms: i64) -> usize {
         self.len() - self.ended(now_ms).0
     }
 
-    /// Whether one more lease is more than there ever were: on a full server the memory of those
-    /// that ended is taken again.
+    /// Whether one more lease would exceed the most that there ever were. Up to that number, a
+    /// server that is out of memory reuses the memory of leases that ended.
     pub fn grows(&self, now_ms: i64) -> bool {
         let most = match &self.0 {
             Kept::Few(pack) => pack.most(),
@@ -118,8 +121,8 @@ impl Leases {
         self.count_live(now_ms) >= most
     }
 
-    /// The first moment from `now_ms` on at which at most `at_most` permits are held, the lease
-    /// `except` left out.
+    /// The first moment from `now_ms` on at which at most `at_most` permits are held, not counting
+    /// the lease `except`.
     pub fn earliest(&self, now_ms: i64, at_most: u64, except: Option<&[u8]>) -> i64 {
         let own = except.and_then(|id| self.live(id, now_ms)).map_or(0, |lease| lease.permits);
         let mut held = self.in_use(now_ms) - own;
@@ -140,12 +143,12 @@ impl Leases {
         earliest.unwrap_or(now_ms)
     }
 
-    /// When the last lease ends; 0 without any.
+    /// When the last lease ends; 0 if there are none.
     pub fn last_end_ms(&self) -> i64 {
         self.last_end_without(None)
     }
 
-    /// The same, the lease `except` left out.
+    /// When the last lease other than `except` ends; 0 if there are none.
     pub fn last_end_without(&self, except: Option<&[u8]>) -> i64 {
         let last = match &self.0 {
             Kept::Few(pack) => pack.last_end_ms(except),
@@ -154,7 +157,7 @@ impl Leases {
         last.unwrap_or(0)
     }
 
-    /// How many leases are stored, those included that ended and were not forgotten yet.
+    /// The number of stored leases, including those that ended but are not forgotten yet.
     pub fn len(&self) -> usize {
         match &self.0 {
             Kept::Few(pack) => pack.len(),
@@ -175,7 +178,7 @@ impl Leases {
         }
     }
 
-    /// How many allocations they are made of, at most.
+    /// The most allocations that they can be made of.
     pub fn allocations(&self) -> usize {
         match &self.0 {
             Kept::Few(_) => 1,
@@ -183,7 +186,8 @@ impl Leases {
         }
     }
 
-    /// The allocations that hold leases, from one of them on, for a caller that relocates them.
+    /// The allocations that contain leases, from number `from` on, for a caller that relocates
+    /// them.
     pub fn parts_mut(&mut self, from: usize) -> impl Iterator<Item = &mut Box<[u8]>> {
         let (few, many) = match &mut self.0 {
             Kept::Few(pack) => (Some(pack), None),
@@ -200,7 +204,7 @@ impl Leases {
         }
     }
 
-    /// Applies a change. Total: any change leaves any leases in a valid state.
+    /// Applies a change. Total: any change leaves any leases valid.
     pub fn apply(&mut self, change: &LeaseChange) {
         match change {
             LeaseChange::Put { now_ms, id, lease, carried } => {
@@ -259,7 +263,7 @@ impl Leases {
         }
     }
 
-    /// Leases in order, each behind the one before. `None` when two have the same name.
+    /// Leases from a list in their stored order. `None` if two have the same name.
     fn in_order(leases: &[Named<'_>]) -> Option<Leases> {
         if leases.len() > MOST {
             let many = Many::new(leases.iter().copied())?;
@@ -281,7 +285,7 @@ impl Leases {
         self.entries().for_each(|(id, lease)| lease::encode(id, &lease, out));
     }
 
-    /// Reads the stored form. `None` when it breaks an invariant.
+    /// Reads the stored form. `None` if it breaks an invariant.
     pub fn decode(reader: &mut Reader<'_>) -> Option<Leases> {
         let (mut leases, mut permits) = (Vec::new(), 0);
         for _ in 0..reader.number()? {

@@ -1,29 +1,30 @@
-//! A few leases in one allocation: most limiters of leases have no more, and with many limiters a
-//! grant takes as long as the memory does.
+//! A few leases in one allocation. Most limiters need no more than that, and with many limiters a
+//! grant mostly waits for memory.
 //!
 //! | head | the bytes used, where the last lease begins, the leases, the most there ever were: two bytes each |
 //! |---|---|
 //! | a lease | its end, when it was taken, its permits with the length of its name on top: eight bytes each; its name |
-//!
-//! **Invariants**: leases are in the order of their ends, those of one end in the order of their
-//! names, and there are at most [`MOST`]. No bytes at all before the first.
+//! **Invariants.** Leases are in the order of their ends; leases with the same end are in the
+//! order of their names. There are at most [`MOST`]. A pack has no bytes at all before its first
+//! lease.
 
 use super::lease::{Lease, Named, order};
 
-/// The most leases of a pack: a look at a name walks over them.
+/// The most leases in a pack. Finding a name walks over all of them.
 pub(super) const MOST: usize = 32;
 
 const HEAD_BYTES: usize = 8;
 const WORDS: usize = 3;
 const WORD_BYTES: usize = 8;
-/// Of a lease, without its name.
+/// Bytes of a lease without its name.
 const FIXED_BYTES: usize = WORDS * WORD_BYTES;
-/// The room that is kept however few there are: for a lease of the longest name.
+/// The room that a pack keeps, however few leases it has: enough for a lease with the longest
+/// name.
 const KEPT_BYTES: usize = 320;
-/// Where the length of the name stands in the third word. Permits stay below.
+/// The position of the name's length in the third word. Permits use the bits below.
 const LEN_SHIFT: u32 = 56;
 
-/// See the file's head.
+/// A pack of leases; the head of this file describes the layout.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pack(Box<[u8]>);
 
@@ -41,7 +42,7 @@ fn bytes_of((id, _): Named<'_>) -> usize {
 
 #[cfg(test)]
 thread_local! {
-    /// How many leases were looked at: what a call costs.
+    /// The number of leases that were looked at, as a measure of cost.
     pub(super) static WALKED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
@@ -67,13 +68,13 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// The length of an allocation for so many bytes: an allocator would take no less.
+/// The length to allocate for this many bytes. An allocator would take no less.
 fn room_for(bytes: usize) -> usize {
     bytes.next_multiple_of((bytes.next_power_of_two() / 8).max(16))
 }
 
 impl Pack {
-    /// None yet, and room for [`MOST`] that are like this one.
+    /// An empty pack with room for [`MOST`] leases like this one.
     pub fn for_many_like(named: Named<'_>) -> Pack {
         let mut pack = Pack::default();
         pack.reallocate(room_for(HEAD_BYTES + MOST * bytes_of(named)));
@@ -105,17 +106,17 @@ impl Pack {
         self.from(HEAD_BYTES)
     }
 
-    /// The one that ends first.
+    /// The lease that ends first.
     pub fn first(&self) -> Option<Named<'_>> {
         self.entries().next()
     }
 
-    /// The one that ends last.
+    /// The lease that ends last.
     pub fn last(&self) -> Option<Named<'_>> {
         self.from(self.head().last.into()).next().filter(|_| self.len() > 0)
     }
 
-    /// When the last lease ends, the lease `except` left out.
+    /// When the last lease other than `except` ends.
     pub fn last_end_ms(&self, except: Option<&[u8]>) -> Option<i64> {
         let (id, lease) = self.last()?;
         if except != Some(id) {
@@ -130,7 +131,7 @@ impl Pack {
         self.head().leases.into()
     }
 
-    /// The most that there ever were.
+    /// The most leases that there ever were.
     pub fn most(&self) -> usize {
         self.head().most.into()
     }
@@ -145,18 +146,18 @@ impl Pack {
         &mut self.0
     }
 
-    /// The lease of that name.
+    /// The lease with this name.
     pub fn find(&self, id: &[u8]) -> Option<Lease> {
         self.entries().find(|(other, _)| *other == id).map(|(_, lease)| lease)
     }
 
-    /// How many leases ended by `now_ms`, and their permits.
+    /// The number of leases that ended by `now_ms`, and their permits.
     pub fn ended(&self, now_ms: i64) -> (usize, u64) {
         let ended = self.entries().take_while(|(_, lease)| lease.end_ms <= now_ms);
         ended.fold((0, 0), |(leases, permits), (_, lease)| (leases + 1, permits + lease.permits))
     }
 
-    /// Adds a lease to fewer than [`MOST`], of a name that none of them has.
+    /// Adds a lease whose name is new. The pack has fewer than [`MOST`].
     pub fn put(&mut self, named: Named<'_>) {
         let mut head = self.head();
         let at = match self.last() {
@@ -178,13 +179,13 @@ impl Pack {
         self.set_head(head);
     }
 
-    /// Where a lease belongs that is not the last.
+    /// The position at which to insert a lease that is not the last.
     fn place_of(&self, named: Named<'_>) -> usize {
         let before = self.entries().take_while(|other| order(*other) < order(named));
         HEAD_BYTES + before.map(bytes_of).sum::<usize>()
     }
 
-    /// Removes the lease of that name.
+    /// Removes the lease with this name.
     pub fn remove(&mut self, id: &[u8]) -> Option<Lease> {
         let mut at = HEAD_BYTES;
         for named in self.entries() {
@@ -199,7 +200,7 @@ impl Pack {
         None
     }
 
-    /// Forgets the leases that ended by `now_ms`: how many they were, and their permits.
+    /// Forgets the leases that ended by `now_ms`. Returns how many there were, and their permits.
     pub fn forget(&mut self, now_ms: i64) -> (usize, u64) {
         let (leases, permits) = self.ended(now_ms);
         if leases > 0 {
@@ -209,7 +210,7 @@ impl Pack {
         (leases, permits)
     }
 
-    /// Takes the second half out.
+    /// Moves the second half into a new pack.
     pub fn split(&mut self) -> Pack {
         let (kept, mut second) = (self.len() / 2, Pack::default());
         second.reallocate(self.0.len());
@@ -219,7 +220,7 @@ impl Pack {
         second
     }
 
-    /// Removes so many leases, which are these bytes.
+    /// Removes the bytes from `start` to `end`, which contain `leases` leases.
     fn cut(&mut self, start: usize, end: usize, leases: usize) {
         let mut head = self.head();
         let last = usize::from(head.last);
@@ -229,14 +230,15 @@ impl Pack {
         self.set_head(head);
         head.last = match last.checked_sub(end - start).filter(|_| last >= end) {
             Some(moved) => moved as u16,
-            // It was among them.
+            // The last lease was removed too.
             None => {
                 let before = usize::from(head.leases).saturating_sub(1);
                 (HEAD_BYTES + self.entries().take(before).map(bytes_of).sum::<usize>()) as u16
             }
         };
         self.set_head(head);
-        // Gives memory back when most of it is room, but not for a renewal.
+        // Gives memory back if most of it is unused, but never so much that a renewal would take
+        // it again.
         let used = usize::from(head.used);
         if self.0.len() > 4 * used + KEPT_BYTES {
             self.reallocate(room_for(2 * used));
@@ -256,7 +258,7 @@ impl Pack {
     }
 }
 
-/// Writes a lease to a place of its length.
+/// Writes a lease into a place of exactly its length.
 fn write(place: &mut [u8], (id, lease): Named<'_>) {
     if let Some((fixed, name)) = place.split_first_chunk_mut::<FIXED_BYTES>() {
         let permits = lease.permits | (id.len() as u64) << LEN_SHIFT;

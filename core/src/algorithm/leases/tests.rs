@@ -1,11 +1,12 @@
-//! Leases against a plain list of them, and how much is looked at where there are many.
+//! Compares leases with a plain list, and counts how many leases a call looks at when there are
+//! many.
 
 use std::sync::Arc;
 
 use super::pack::WALKED;
 use super::*;
 
-/// A list of leases: the obvious way.
+/// A list of leases: the obvious implementation.
 #[derive(Clone, Debug, Default)]
 struct Plain(Vec<(Vec<u8>, Lease)>);
 
@@ -99,7 +100,7 @@ fn decoded(bytes: &[u8]) -> Option<Leases> {
     Leases::decode(&mut reader).filter(|_| reader.is_at_end())
 }
 
-/// All that is told of leases is true of the list.
+/// Everything that `leases` says is true of the list.
 fn compare(leases: &Leases, plain: &Plain, id: &[u8], now_ms: i64, at_most: u64) {
     let of_id = plain.live(now_ms).find(|(other, _)| other == id).map(|(_, lease)| *lease);
     assert_eq!(leases.live(id, now_ms), of_id);
@@ -171,14 +172,14 @@ fn put(leases: &mut Leases, now_ms: i64, id: i64, for_ms: i64) {
     leases.apply(&LeaseChange::Put { now_ms, id, lease, carried: 0 });
 }
 
-/// Each taken in another millisecond, all for as long.
+/// Leases taken one a millisecond, all of the same length.
 fn many() -> Leases {
     let mut leases = Leases::default();
     (0..MANY).for_each(|i| put(&mut leases, NOW_MS + i, i, 10 * MANY));
     leases
 }
 
-/// How many leases are looked at meanwhile.
+/// The number of leases that `work` looks at.
 fn walked(work: impl FnOnce()) -> usize {
     let before = WALKED.get();
     work();
@@ -218,7 +219,7 @@ fn nothing_looks_at_all_of_many() {
     }
 }
 
-/// Also when they were renewed in another order, came and went one by one, or share an end.
+/// Also when they were renewed in another order, ended one by one, or share an end.
 #[test]
 fn names_stay_found_at_the_same_price() {
     let mut leases = many();
@@ -239,7 +240,7 @@ fn names_stay_found_at_the_same_price() {
         most = most.max(walked(|| leases.apply(&LeaseChange::End { now_ms: NOW_MS, id })));
     }
     assert_eq!(leases.len(), 10);
-    // Once in a while the index is made anew, for the few that are left.
+    // Now and then the index is rebuilt, for the few leases that are left.
     assert!(most < MANY as usize / 50, "{most}");
     assert!(leases.heap_bytes() < 5000, "{} bytes for 10 leases", leases.heap_bytes());
 }
@@ -274,7 +275,7 @@ fn stored_leases_are_in_order_and_have_names_of_their_own() {
     {
         assert!(decoded(&bytes(&damaged)).is_none(), "{damaged:?}");
     }
-    // Where the same name is far away.
+    // The same name far apart in the list.
     let names: Vec<String> = (0..100).map(|i| format!("{}", i % 99)).collect();
     let leases: Vec<(&str, i64)> = names.iter().map(String::as_str).zip(10..).collect();
     assert!(decoded(&bytes(&leases[..99])).is_some());

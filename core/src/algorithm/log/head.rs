@@ -1,8 +1,8 @@
-//! How a log lies in memory: its numbers, then the run of its entries, then room for more.
+//! The memory layout of a log: its numbers, then the run of its entries, then room for more.
 
 use crate::stored::varint;
 
-/// A cache line: allocations are a multiple of it, and jemalloc then begins them with one.
+/// A cache line. Allocations are a multiple of it, and jemalloc then aligns them to one.
 pub const LINE_BYTES: usize = 64;
 
 /// The numbers of a log, in seven words.
@@ -12,10 +12,11 @@ pub struct Head {
     pub newest_ms: i64,
     pub newest_permits: u64,
     pub permits: u64,
-    /// The clock at the last grant. The newest entry may rightly be ahead of it, rounded up.
+    /// The clock at the last grant. The newest entry may be ahead of it, because it was rounded
+    /// up.
     pub granted_ms: i64,
     pub entries: u32,
-    /// Where the first entry starts in the run; what is before it has been pruned.
+    /// Where the first entry starts in the run. The bytes before it were pruned.
     pub start: u32,
     /// Where the run ends.
     pub end: u32,
@@ -25,7 +26,7 @@ const HEAD_WORDS: usize = 7;
 pub const HEAD_BYTES: usize = HEAD_WORDS * 8;
 
 impl Head {
-    /// Reads the head of a log; zeros if it has none.
+    /// Reads the head of a log; all zeros if the log has no bytes.
     #[inline(always)]
     pub fn read(bytes: &[u8]) -> Head {
         let Some(bytes) = bytes.first_chunk::<HEAD_BYTES>() else {
@@ -65,7 +66,7 @@ impl Head {
     }
 }
 
-/// Room for a head and so many bytes of a run, with these in it.
+/// An allocation that starts with this head and this run, and has room for a run of `run_bytes`.
 pub fn allocation(run_bytes: usize, head: &Head, run: &[u8]) -> Box<[u8]> {
     let len = HEAD_BYTES + run_bytes.max(run.len());
     let mut bytes = vec![0; len.next_multiple_of(LINE_BYTES)].into_boxed_slice();
@@ -76,18 +77,19 @@ pub fn allocation(run_bytes: usize, head: &Head, run: &[u8]) -> Box<[u8]> {
     bytes
 }
 
-/// The run, with what was pruned of it.
+/// The run, including the part that was pruned.
 #[inline(always)]
 pub fn run<'a>(bytes: &'a [u8], head: &Head) -> &'a [u8] {
     bytes.get(HEAD_BYTES..HEAD_BYTES + head.end as usize).unwrap_or_default()
 }
 
-/// How many bytes the run may take.
+/// The number of bytes that the run may take.
 pub fn room(bytes: &[u8]) -> usize {
     bytes.len().saturating_sub(HEAD_BYTES)
 }
 
-/// How many bytes of a run it takes to begin an entry at `at_ms`, a time after the newest one.
+/// The number of bytes that the run grows by when an entry begins at `at_ms`, a time after the
+/// newest entry.
 pub fn entry_bytes(head: &Head, at_ms: i64) -> usize {
     varint::len(head.newest_permits) + varint::len((at_ms - head.newest_ms) as u64)
 }

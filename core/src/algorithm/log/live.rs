@@ -1,28 +1,28 @@
-//! Cursors over the entries of a log: they change nothing.
+//! Cursors over the entries of a log. They change nothing.
 
 use crate::stored::varint;
 
-/// The entries of a log that count at one moment: a cursor, which changes nothing.
+/// The entries of a log that count at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Live {
     pub(super) at: usize,
     pub(super) first_ms: i64,
     /// Permits in use.
     pub permits: u64,
-    /// Entries that hold them.
+    /// The number of entries that these permits are in.
     pub entries: u32,
 }
 
-/// The newest entries of a run: a cursor that goes back.
+/// A cursor that starts at the newest entries of a run and goes back.
 pub struct Newest {
     pub end: usize,
-    /// The time of the entry before them.
+    /// The time of the oldest entry that it has passed.
     pub at_ms: i64,
     pub permits: u64,
 }
 
 impl Newest {
-    /// Goes back by an entry: its permits.
+    /// Goes back by one entry and returns that entry's permits.
     pub fn go_back(&mut self, run: &[u8], floor: usize) -> Option<u64> {
         #[cfg(test)]
         STEPS.set(STEPS.get() + 1);
@@ -34,7 +34,7 @@ impl Newest {
 
 #[cfg(test)]
 thread_local! {
-    /// How many entries were walked over one by one.
+    /// The number of entries that cursors passed one by one.
     pub static STEPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
@@ -47,8 +47,8 @@ impl Live {
         }
     }
 
-    /// Drops entries for as long as `goes` is true of those that are left. Tells what was left before
-    /// it was no longer true, and what was left then.
+    /// Drops entries for as long as `goes` is true of the entries left. Returns the entries left
+    /// by the last drop for which it was true, and by the next one.
     #[inline(always)]
     pub fn drop_while(self, run: &[u8], goes: impl Fn(&Live) -> bool) -> (Live, Live) {
         let mut before = self;
@@ -65,7 +65,8 @@ impl Live {
         }
     }
 
-    /// The same without some entries, if their numbers are short: a hundred thousand may leave at once.
+    /// Drops several entries at once if their numbers are short, since a hundred thousand may
+    /// leave at once.
     #[inline(always)]
     pub fn without_some(&self, run: &[u8]) -> Option<Live> {
         const LONGER: u64 = 0x8080_8080_8080_8080;
@@ -84,7 +85,7 @@ impl Live {
             }
             _ => return None,
         };
-        // The newest has its permits elsewhere, and is never among them.
+        // The newest entry is never dropped here: its permits are not in the run.
         (self.entries > entries).then(|| Live {
             at: self.at + len,
             first_ms: self.first_ms + gaps_ms as i64,

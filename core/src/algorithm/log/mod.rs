@@ -1,18 +1,19 @@
 //! The log of a sliding window: when permits were taken, and how many.
 //!
-//! **Layout.** Entries are a run of variable-length integers: the permits of an entry, then the gap
-//! in milliseconds to the next one. The first entry's time and the newest entry's time and permits
-//! are kept aside, in the [`Head`]. That makes an append, and a prune or a give-back from the front,
-//! O(1) an entry, and takes two or three bytes an entry where a sorted set takes more than a hundred.
-//! Head and run share one allocation of whole cache lines: with many limiters a grant takes as long
-//! as the memory does.
+//! **Layout.** Entries are a run of variable-length integers: the permits of an entry, then the
+//! gap in milliseconds to the next one. The [`Head`] keeps the first entry's time, and the newest
+//! entry's time and permits. So an append, and a prune or a give-back from the front, takes O(1)
+//! an entry, and an entry takes two or three bytes where a sorted set takes more than a hundred.
+//! Head and run share one allocation of whole cache lines, because with many limiters a grant
+//! mostly waits for memory.
 //!
-//! **Giving back.** The oldest permits come back first. Nobody says whose permits they are, and the
-//! oldest leave first anyway: so whoever took them, at most the limit is ever out in any window.
-//! Were it the newest, a late refund of old permits would make the log forget new ones of others.
+//! **Giving back.** The oldest permits come back first. A refund does not say whose permits it
+//! returns, and the oldest would leave first anyway. So at most the limit is out in any window,
+//! whoever took the permits. If the newest came back first, a late refund of old permits would
+//! make the log forget new permits of others.
 //!
-//! **Invariants**: `entries` and `permits` are 0 and the run is empty, or: gaps are above 0, every
-//! entry holds at least one permit, and `permits` is their sum.
+//! **Invariants.** Either `entries` and `permits` are 0 and the run is empty, or all gaps are
+//! above 0, every entry has at least one permit, and `permits` is their sum.
 
 mod head;
 mod live;
@@ -28,26 +29,27 @@ use crate::numbers::{MAX_IN_USE, MAX_TIME_MS};
 use crate::stored::reader::Reader;
 use crate::stored::varint::{self, Sink};
 
-/// More entries than any log reaches: at the highest resolution twice 65536, and a part of that for
-/// each time that its window doubles.
+/// More entries than any log can reach: twice 65,536 at the highest resolution, plus a part of
+/// that each time its window doubles.
 const MAX_ENTRIES: u32 = 1 << 22;
 
-/// The stored state of a sliding limiter: the [`Head`], then the run, then room for more. No bytes at
-/// all before the first grant.
+/// The stored state of a sliding limiter: the [`Head`], then the run, then room for more. It has
+/// no bytes at all before the first grant.
 #[derive(Clone, Debug, Default)]
 pub struct Log(Box<[u8]>);
 
 /// A change of a log, as the primary decides it and replicas apply it. Its size does not depend on
-/// the log's.
+/// the size of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogChange {
-    /// The clock when it was decided.
+    /// The clock at the decision.
     pub now_ms: i64,
-    /// What to do.
+    /// The step to apply.
     pub step: LogStep,
 }
 
-/// See [`LogChange`]. All but the last first forget what has left by then.
+/// A step of a [`LogChange`]. All steps but the last first forget the entries that have left by
+/// then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogStep {
     /// Add permits.
@@ -57,11 +59,12 @@ pub enum LogStep {
         /// How many.
         permits: u64,
     },
-    /// Take back the oldest permits, so many.
+    /// Take back this many of the oldest permits.
     GiveBack(u64),
-    /// Take back the newest. No longer decided, but effects of earlier versions say so.
+    /// Take back this many of the newest permits. The limiter no longer decides this, but effects
+    /// of earlier versions contain it.
     GiveBackNewest(u64),
-    /// Move every entry that is ahead of the clock to it: the clock stepped back.
+    /// Move every entry that is ahead of the clock to the clock, because the clock stepped back.
     PullBack,
 }
 
@@ -88,8 +91,8 @@ impl Log {
         if entries == 0 { 0 } else { newest_ms.saturating_add(window_ms) }
     }
 
-    /// Whether a grant recorded at `at_ms` takes more memory than there is, when only the live entries
-    /// are kept. (A full log may take a quarter more all the same, once: see `Open::make_room`.)
+    /// Whether a grant recorded at `at_ms` needs more memory than the log has, once it keeps only
+    /// the live entries. (A log may still grow by a quarter, once: see `Open::make_room`.)
     pub fn grows(&self, at_ms: i64, live: &Live) -> bool {
         let head = self.head();
         let used = (head.end as usize).saturating_sub(live.at);
@@ -97,13 +100,14 @@ impl Log {
         adds && used + entry_bytes(&head, at_ms) > room(&self.0)
     }
 
-    /// Whether something was granted after `now_ms`: the clock stepped back since.
+    /// Whether something was granted after `now_ms`, which means that the clock has stepped back
+    /// since.
     #[inline(always)]
     pub fn is_ahead(&self, now_ms: i64) -> bool {
         self.head().granted_ms > now_ms
     }
 
-    /// Entries stored, those included that have left and were not pruned yet.
+    /// The number of stored entries, including those that have left but are not pruned yet.
     pub fn entries(&self) -> u32 {
         self.head().entries
     }
@@ -133,8 +137,8 @@ impl Log {
         live.drop_while(run(&self.0, &head), |left| left.first_ms <= cutoff_ms).1
     }
 
-    /// The first moment at which at most `at_most` of the live permits are left.
-    /// `None` when even the newest must leave for that, and so with it everything added since.
+    /// The first moment at which at most `at_most` of the live permits are left. `None` if even
+    /// the newest entry must leave for that, and with it any permits added since.
     pub fn earliest(&self, live: Live, window_ms: i64, at_most: u64) -> Option<i64> {
         let head = self.head();
         if live.entries <= 1 || at_most < head.newest_permits {
@@ -142,7 +146,7 @@ impl Log {
         }
         let run = run(&self.0, &head);
         let left_at_ms = if at_most < live.permits / 2 {
-            // A limit that was lowered: fewer stay than go.
+            // The limit was lowered: fewer permits stay than go, so walk back from the newest.
             let mut stays = Newest { end: run.len(), at_ms: head.newest_ms, permits: 0 };
             let mut permits = head.newest_permits;
             while stays.permits + permits <= at_most {
@@ -160,14 +164,15 @@ impl Log {
     /// log in a valid state.
     pub fn apply(&mut self, change: LogChange, window_ms: i64) {
         let cutoff_ms = match change.step {
-            // Forgets nothing.
+            // A pull-back forgets nothing.
             LogStep::PullBack => i64::MIN,
             _ => change.now_ms.saturating_sub(window_ms),
         };
         self.apply_to(self.live(cutoff_ms), change);
     }
 
-    /// The same for a caller that has looked which entries are live: what left is not walked again.
+    /// Applies a change for a caller that already knows the live entries, so that the entries that
+    /// left are not walked again.
     pub fn apply_to(&mut self, live: Live, change: LogChange) {
         let LogChange { now_ms, step } = change;
         let mut open = Open::new(&mut self.0);
@@ -195,7 +200,7 @@ impl Log {
         open.close();
     }
 
-    /// Appends the stored form: the entries, what was pruned left out.
+    /// Appends the stored form: the entries that are not pruned.
     pub fn encode(&self, out: &mut impl Sink) {
         let head = self.head();
         varint::write_signed(out, head.granted_ms);
@@ -207,8 +212,8 @@ impl Log {
         }
     }
 
-    /// Reads the stored form. `None` when it breaks an invariant. Allocates about as much as the
-    /// bytes there are.
+    /// Reads the stored form. `None` if it breaks an invariant. Allocates about as many bytes as
+    /// it reads.
     pub fn decode(reader: &mut Reader<'_>) -> Option<Log> {
         let time = |ms: i64| (0..=MAX_TIME_MS).contains(&ms).then_some(ms);
         let granted_ms = time(reader.signed()?)?;
@@ -233,13 +238,13 @@ impl Log {
         (head.permits <= MAX_IN_USE).then(|| Log::of(head, run))
     }
 
-    /// A log of these numbers and this run.
+    /// A log with these numbers and this run.
     fn of(head: Head, run: &[u8]) -> Log {
         Log(allocation(run.len(), &Head { start: 0, end: run.len() as u32, ..head }, run))
     }
 }
 
-/// Equal when they hold the same entries, whatever was pruned before.
+/// Logs are equal if they have the same entries, whatever was pruned before.
 impl PartialEq for Log {
     fn eq(&self, other: &Log) -> bool {
         let stored = |log: &Log| {

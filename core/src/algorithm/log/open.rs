@@ -1,4 +1,4 @@
-//! How a log is changed.
+//! Changes of a log.
 
 use super::head::{HEAD_BYTES, Head, LINE_BYTES, allocation, entry_bytes, room, run};
 use super::live::Live;
@@ -8,14 +8,14 @@ use crate::stored::varint;
 /// The room that a log keeps, however short it gets.
 const KEPT_BYTES: usize = 5 * LINE_BYTES - HEAD_BYTES;
 
-/// A log that is being changed, with its numbers apart.
+/// A log during a change, with its numbers unpacked.
 pub struct Open<'a> {
     pub head: Head,
     bytes: &'a mut Box<[u8]>,
 }
 
 impl Open<'_> {
-    /// Reads the numbers of a log, and gives it some if it has none.
+    /// Unpacks the numbers of a log. A log without bytes gets an allocation.
     pub fn new(bytes: &mut Box<[u8]>) -> Open<'_> {
         if bytes.is_empty() {
             *bytes = allocation(0, &Head::default(), &[]);
@@ -28,7 +28,7 @@ impl Open<'_> {
         self.head.write(self.bytes);
     }
 
-    /// Adds permits at a time that is not before the newest.
+    /// Adds permits at a time that is not before the newest entry.
     pub fn push(&mut self, at_ms: i64, permits: u64) {
         let permits = permits.min(MAX_IN_USE - self.head.permits);
         if permits == 0 {
@@ -52,18 +52,20 @@ impl Open<'_> {
         self.head.permits += permits;
     }
 
-    /// Makes room for so many bytes behind the run.
+    /// Makes room for `needed` bytes behind the run.
     fn make_room(&mut self, needed: usize) {
         let (start, end) = (self.head.start as usize, self.head.end as usize);
         let used = end - start;
         if end + needed <= room(self.bytes) {
             return;
         }
-        // Only if that makes room for many: a full log would be moved for each entry.
+        // Compacts only if that makes room for many entries; otherwise the run would move for
+        // each one.
         if used + needed <= room(self.bytes) && start >= used / 4 {
             self.compact();
         } else {
-            // By a quarter rather than doubling: logs are many and live long, and are copied rarely.
+            // Grows by a quarter rather than doubling: logs are many and long-lived, and rarely
+            // copied.
             self.reallocate(used + needed + used / 4);
         }
     }
@@ -75,7 +77,7 @@ impl Open<'_> {
         (self.head.start, self.head.end) = (0, end - start);
     }
 
-    /// Moves the run to an allocation with room for so many bytes of it.
+    /// Moves the run to a new allocation with room for `run_bytes`.
     fn reallocate(&mut self, run_bytes: usize) {
         let Head { start, end, .. } = self.head;
         let run = run(self.bytes, &self.head).get(start as usize..).unwrap_or_default();
@@ -102,7 +104,7 @@ impl Open<'_> {
             self.head.permits = live.permits;
             self.head.entries = live.entries;
             self.head.start = live.at as u32;
-            // Compacting only when most of the run is dead makes pruning O(1) an entry.
+            // Pruning takes O(1) an entry because it compacts only when most of the run is dead.
             if self.head.start <= self.head.end / 2 {
                 return;
             }
@@ -111,7 +113,7 @@ impl Open<'_> {
         self.shrink();
     }
 
-    /// Gives memory back when most of it is room.
+    /// Gives memory back if most of it is unused room.
     fn shrink(&mut self) {
         let used = (self.head.end - self.head.start) as usize;
         if room(self.bytes) > KEPT_BYTES + 4 * used {
@@ -137,7 +139,7 @@ impl Open<'_> {
         }
     }
 
-    /// Forgets all but the live entries, and of those the oldest permits.
+    /// Forgets all but the live entries, and then the oldest permits of those.
     pub fn give_back(&mut self, mut live: Live, mut permits: u64) {
         let run = run(self.bytes, &self.head);
         while live.entries > 0 {
@@ -152,7 +154,7 @@ impl Open<'_> {
         self.shorten_first(permits);
     }
 
-    /// Takes permits off the first entry, which holds more.
+    /// Takes permits off the first entry, which has more than that.
     fn shorten_first(&mut self, permits: u64) {
         if permits == 0 || self.head.entries == 0 {
             return;
@@ -162,7 +164,7 @@ impl Open<'_> {
             self.head.newest_permits -= permits;
             return;
         }
-        // The smaller number takes no more bytes. It is to end where the larger one did.
+        // The smaller number takes no more bytes, and must end where the larger one did.
         let mut end = self.head.start as usize;
         let Some(first) = varint::read(run(self.bytes, &self.head), &mut end) else {
             return;

@@ -1,4 +1,4 @@
-//! Logs against plain lists, and how much of a long one is walked over.
+//! Compares logs with plain lists, and counts how many entries of a long log are walked over.
 
 use super::live::STEPS;
 use super::*;
@@ -19,7 +19,7 @@ fn a_full_log_is_not_moved_for_each_entry() {
     const WINDOW_MS: i64 = 4000;
     let mut log = Log::default();
     (0..WINDOW_MS).for_each(|now_ms| grant(&mut log, now_ms, WINDOW_MS));
-    // Without room behind the run, as it is after a load.
+    // A log has no room behind its run after a load.
     let mut log = loaded(&log);
     let mut moves = 0;
     for now_ms in WINDOW_MS..2 * WINDOW_MS {
@@ -31,7 +31,7 @@ fn a_full_log_is_not_moved_for_each_entry() {
     assert!((1..10).contains(&moves), "{moves} moves");
 }
 
-/// Permits by their times.
+/// The log's entries: times and permits.
 fn entries(log: &Log) -> Vec<(i64, u64)> {
     let mut live = log.live(i64::MIN);
     let mut entries = Vec::new();
@@ -44,7 +44,7 @@ fn entries(log: &Log) -> Vec<(i64, u64)> {
 
 #[test]
 fn the_oldest_permits_are_given_back_and_the_rest_stays_as_it_was() {
-    // Numbers of one byte and of more, and what is left of them in fewer.
+    // Numbers of one byte and of more, which get shorter when permits are given back.
     let grants: [(i64, u64); 5] = [(0, 3), (7, 200), (500, 1), (501, 20_000), (90_000, 130)];
     let in_all: u64 = grants.iter().map(|(_, permits)| permits).sum();
     for (given, step) in (0..in_all + 2).map(|given| (given, LogStep::GiveBack(given))) {
@@ -75,7 +75,7 @@ fn an_effect_of_an_earlier_version_takes_the_newest() {
     assert_eq!(entries(&log), [(10, 1)]);
 }
 
-/// A log of these times and permits.
+/// A log with these entries: times and permits.
 fn log_of(entries: &[(i64, u64)]) -> Log {
     let mut log = Log::default();
     for (at_ms, permits) in entries.iter().copied() {
@@ -142,7 +142,8 @@ fn a_long_log_is_not_walked_over_one_by_one() {
     for gap_ms in [1, 100, 1000] {
         let entries: Vec<(i64, u64)> = (0..MANY).map(|i| (i * gap_ms, 1)).collect();
         let log = log_of(&entries);
-        // All but the newest leave at once; a limit was lowered to 4; half of the permits are asked for.
+        // All but the newest leave at once; a limit was lowered to 4; half of the permits are
+        // asked for.
         let last = steps(&|| assert_eq!(log.live((MANY - 1) * gap_ms - 1).entries, 1));
         let all = log.live(-1);
         let lowered = steps(&|| assert_eq!(log.earliest(all, 0, 3), Some((MANY - 4) * gap_ms)));
