@@ -29,7 +29,7 @@ pub(crate) fn own_view<T>(
 }
 
 /// See the file's head.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct View<'a> {
     rule: &'a Rule,
     moment: Moment<'a>,
