@@ -564,3 +564,38 @@ fn a_fixed_day_turns_over_at_midnight_of_its_zone() {
     let denied = acquire(&mut limiter, ask(rule, 1), &at(midnight_ms));
     assert_eq!((denied.granted, denied.retry_after_ms), (0, DAY_MS));
 }
+
+#[test]
+fn what_is_relocated_part_by_part_stays_the_same() {
+    for &algorithm in Algorithm::ALL {
+        let rule = rule(algorithm, DAY_MS, 3000);
+        let mut limiter = None;
+        for n in 0..3000 {
+            let id = format!("lease-{n}");
+            let terms = Terms { id: Some(id.as_bytes()), ..at(START_MS + n) };
+            assert_eq!(acquire(&mut limiter, ask(rule, 1), &terms).granted, 1, "{algorithm:?}");
+        }
+        let mut limiter = limiter.unwrap();
+        let before = limiter.clone();
+        let mut sizes = Vec::new();
+        assert!(limiter.each_part(0, |part| {
+            *part = part.clone();
+            sizes.push(part.len());
+            true
+        }));
+        assert_eq!(limiter, before, "{algorithm:?}");
+        assert!(sizes.iter().sum::<usize>() <= limiter.heap_bytes(), "{algorithm:?}");
+        assert!(sizes.len() < limiter.allocations(), "{algorithm:?}");
+        assert_eq!(sizes.is_empty(), limiter.heap_bytes() == 0, "{algorithm:?}");
+        // A caller that stops goes on where it stopped.
+        for from in 0..=sizes.len() {
+            let mut seen = Vec::new();
+            let is_done = limiter.each_part(from, |part| {
+                seen.push(part.len());
+                false
+            });
+            assert_eq!(seen, &sizes[from..][..usize::from(from < sizes.len())], "{algorithm:?}");
+            assert_eq!(is_done, from == sizes.len(), "{algorithm:?}");
+        }
+    }
+}
