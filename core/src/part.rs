@@ -27,7 +27,7 @@ pub struct Verdict {
 }
 
 /// One limiter's part of a call.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Part<'a> {
     stored: Option<&'a Limiter>,
     laid: Laid,

@@ -30,7 +30,7 @@ pub(crate) fn own_view<T>(
 }
 
 /// A view; the head of this file describes it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct View<'a> {
     rule: &'a Rule,
     moment: Moment<'a>,

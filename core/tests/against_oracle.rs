@@ -226,12 +226,16 @@ impl World {
     }
 
     fn new_rule(&mut self) -> Rule {
-        use Algorithm::{Bucket, Concurrency, Counter, Fixed, Sliding};
+        use Algorithm::{Bucket, Fixed};
         let random = &mut self.random;
         let algorithm = match self.traffic {
             Traffic::Only(algorithm, _) => algorithm,
-            Traffic::Mixed => random.pick(&[Sliding, Bucket, Fixed, Counter, Concurrency]),
-            Traffic::Flood => random.pick(&[Sliding, Bucket, Fixed, Counter]),
+            Traffic::Mixed => random.pick(Algorithm::ALL),
+            Traffic::Flood => {
+                let spent =
+                    Algorithm::ALL.iter().copied().filter(|algorithm| !algorithm.is_leased());
+                random.pick(&spent.collect::<Vec<_>>())
+            }
         };
         let windows = match self.traffic {
             Traffic::Flood => vec![1000, 86_400_000, 86_400_001, MAX_WINDOW_MS - 1, MAX_WINDOW_MS],

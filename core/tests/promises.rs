@@ -11,13 +11,6 @@ use rl_core::limiter::Limiter;
 use rl_core::manage::refund;
 use rl_core::rule::{Algorithm, Rule, Shape};
 
-const ALGORITHMS: [Algorithm; 5] = [
-    Algorithm::Sliding,
-    Algorithm::Bucket,
-    Algorithm::Fixed,
-    Algorithm::Counter,
-    Algorithm::Concurrency,
-];
 const DAY_MS: i64 = 86_400_000;
 const START_MS: i64 = 1_700_000_000_123;
 
@@ -30,7 +23,7 @@ fn bucket(window_ms: i64, limit: u64, burst: u64) -> Rule {
     Rule::new(Algorithm::Bucket, window_ms, limit, shape).unwrap()
 }
 
-/// What a bucket laid: its burst, or what a millisecond brings if that is more.
+/// What a bucket holds at most: its burst, or what a millisecond brings if that is more.
 fn most(window_ms: i64, limit: u64, burst: u64) -> u64 {
     let a_millisecond = (1..).find(|permits| permits * window_ms as u64 >= limit).unwrap();
     burst.max(a_millisecond)
@@ -76,7 +69,7 @@ fn drain(limiter: &mut Option<Limiter>, rule: Rule, now_ms: i64) -> u64 {
 }
 
 fn any_algorithm() -> impl Strategy<Value = Algorithm> {
-    prop::sample::select(&ALGORITHMS[..])
+    prop::sample::select(Algorithm::ALL)
 }
 
 fn any_rule() -> impl Strategy<Value = Rule> {
@@ -538,7 +531,7 @@ fn reservations_come_due_at_the_rate() {
 
 #[test]
 fn denials_cost_nothing_and_a_raised_limit_helps_at_once() {
-    for algorithm in ALGORITHMS {
+    for &algorithm in Algorithm::ALL {
         for limit in [1, 5, 40] {
             let small = rule(algorithm, 10_000, limit);
             let mut limiter = None;
@@ -570,4 +563,39 @@ fn a_fixed_day_turns_over_at_midnight_of_its_zone() {
     assert_eq!(drain(&mut limiter, rule, midnight_ms), 3);
     let denied = acquire(&mut limiter, ask(rule, 1), &at(midnight_ms));
     assert_eq!((denied.granted, denied.retry_after_ms), (0, DAY_MS));
+}
+
+#[test]
+fn what_is_relocated_part_by_part_stays_the_same() {
+    for &algorithm in Algorithm::ALL {
+        let rule = rule(algorithm, DAY_MS, 3000);
+        let mut limiter = None;
+        for n in 0..3000 {
+            let id = format!("lease-{n}");
+            let terms = Terms { id: Some(id.as_bytes()), ..at(START_MS + n) };
+            assert_eq!(acquire(&mut limiter, ask(rule, 1), &terms).granted, 1, "{algorithm:?}");
+        }
+        let mut limiter = limiter.unwrap();
+        let before = limiter.clone();
+        let mut sizes = Vec::new();
+        assert!(limiter.each_part(0, |part| {
+            *part = part.clone();
+            sizes.push(part.len());
+            true
+        }));
+        assert_eq!(limiter, before, "{algorithm:?}");
+        assert!(sizes.iter().sum::<usize>() <= limiter.heap_bytes(), "{algorithm:?}");
+        assert!(sizes.len() < limiter.allocations(), "{algorithm:?}");
+        assert_eq!(sizes.is_empty(), limiter.heap_bytes() == 0, "{algorithm:?}");
+        // A caller that stops goes on where it stopped.
+        for from in 0..=sizes.len() {
+            let mut seen = Vec::new();
+            let is_done = limiter.each_part(from, |part| {
+                seen.push(part.len());
+                false
+            });
+            assert_eq!(seen, &sizes[from..][..usize::from(from < sizes.len())], "{algorithm:?}");
+            assert_eq!(is_done, from == sizes.len(), "{algorithm:?}");
+        }
+    }
 }

@@ -112,6 +112,11 @@ impl Scheme for Leases {
     }
 }
 
+/// When a lease that is taken now ends.
+fn end_ms(moment: &Moment<'_>) -> i64 {
+    moment.now_ms.saturating_add(moment.numbers.window_ms()).min(MAX_TIME_MS)
+}
+
 /// Permits held at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Held<'a> {
@@ -139,7 +144,7 @@ impl Level<Leases> for Held<'_> {
     fn earliest(&self, moment: &Moment<'_>, at_most: u64) -> i64 {
         match (at_most.checked_sub(self.carried + self.taken), self.leases) {
             (Some(at_most), Some(leases)) => leases.earliest(moment.now_ms, at_most, moment.id),
-            _ => moment.now_ms.saturating_add(moment.numbers.window_ms()),
+            _ => end_ms(moment),
         }
     }
 
@@ -158,7 +163,7 @@ impl Level<Leases> for Held<'_> {
         let stored_ms = self.leases.map_or(0, |leases| leases.last_end_without(replaced));
         let added_ms = match self.carried + self.taken {
             0 => 0,
-            _ => moment.now_ms + moment.numbers.window_ms(),
+            _ => end_ms(moment),
         };
         stored_ms.max(added_ms)
     }
@@ -179,11 +184,10 @@ impl Level<Leases> for Held<'_> {
 
     fn change(&self, moment: &Moment<'_>) -> LeaseChange {
         let now_ms = moment.now_ms;
-        let end_ms = now_ms.saturating_add(moment.numbers.window_ms()).min(MAX_TIME_MS);
         LeaseChange::Put {
             now_ms,
             id: Arc::from(moment.id.unwrap_or_default()),
-            lease: Lease { permits: self.taken, taken_ms: now_ms, end_ms },
+            lease: Lease { permits: self.taken, taken_ms: now_ms, end_ms: end_ms(moment) },
             carried: self.carried,
         }
     }

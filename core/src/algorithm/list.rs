@@ -350,3 +350,17 @@ algorithms! {
     /// Permits that are held rather than spent: see [`super::concurrency`].
     Concurrency(Leases),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_algorithm_has_a_tag_of_its_own() {
+        for algorithm in Algorithm::ALL {
+            assert_ne!(algorithm.tag(), 0);
+            assert_eq!(Algorithm::of_tag(algorithm.tag()), Some(*algorithm));
+        }
+        assert_eq!(Algorithm::of_tag(0), None);
+    }
+}

@@ -94,3 +94,24 @@ pub(super) fn write_words<'a>(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::numbers::Own;
+
+    #[test]
+    fn each_word_stands_for_one_algorithm_in_any_case() {
+        for Known { word, algo, .. } in &KNOWN {
+            assert!(word.bytes().all(|byte| byte.is_ascii_lowercase()), "{word}");
+            assert_eq!(Algo::find(word.as_bytes()), Some(*algo));
+            assert_eq!(Algo::find(word.to_uppercase().as_bytes()), Some(*algo));
+            assert!(algo.alias.is_none() || algo.algorithm.own() != Own::None, "{word}");
+        }
+        let aliases = Algorithm::ALL.iter().filter(|algorithm| algorithm.alias().is_some());
+        assert_eq!(KNOWN.len(), Algorithm::ALL.len() + aliases.count());
+        for other in ["", "slidin", "slidings", "sl1ding", "fixed ", "concxxxency"] {
+            assert_eq!(Algo::find(other.as_bytes()), None, "{other:?}");
+        }
+    }
+}
