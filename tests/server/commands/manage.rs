@@ -4,7 +4,9 @@ use std::thread;
 use std::time::Duration;
 
 use redis::Value;
-use testkit::{Client, Random, Reply, Server, Words, field, int, text, wait_for_replica, words};
+use testkit::{
+    Client, Random, Reply, Server, Words, acquire, field, int, text, wait_for_replica, words,
+};
 
 use crate::calls::{
     ALGORITHMS, COUNTING, acquirex, assert_same_digest, at_once, capacity, info, peek, rule,
@@ -173,8 +175,9 @@ fn holds_end_by_themselves() {
     }
     // An exemption over a full limiter, whose denials come back with its end.
     client.take(3, "e", &rule("sliding", 3, ""));
-    client.run("RL.EXEMPT e FOR 100ms");
-    assert!(client.acquire("e", &rule("sliding", 3, "")).is_grant());
+    let calls = ["RL.EXEMPT e FOR 100ms".into(), acquire("e", &rule("sliding", 3, ""))];
+    let granted = client.pipeline(calls).pop().expect("a reply").expect("an answer");
+    assert!(Reply::of(&granted).is_grant());
     thread::sleep(Duration::from_millis(110));
     assert!(!client.acquire("e", &rule("sliding", 3, "")).is_grant());
 }

@@ -118,7 +118,7 @@ fn what_a_key_became_is_told() {
     let server = Server::start();
     let mut client = server.client();
     take(&mut client, only("k", "holder", "0"));
-    let mut waiter = Waiter::queue(&server, only("k", "w", "200"));
+    let mut waiter = Waiter::queue(&server, only("k", "w", "10m"));
     client.run("SET k text");
     let line = waiter.end().expect_err("an error");
     assert!(line.starts_with("WRONGTYPE"), "{line}");

@@ -164,7 +164,7 @@ fn rights_that_were_taken_away_count_for_who_waits() {
         // So they do at the end of the wait, when it is not let in.
         client.run("ACL SETUSER user on >word ~* +@all");
         take(&mut client, only("k", "holder", "0"));
-        let mut waiter = Waiter::queue_as(&server, "user word", only("k", "w", "300"));
+        let mut waiter = Waiter::queue_as(&server, "user word", only("k", "w", "700"));
         client.run("ACL SETUSER user -rl.acquirex");
         assert!(waiter.end().expect_err("an error").starts_with("NOPERM"));
         // Who may still do it is served.

@@ -129,7 +129,7 @@ fn one_whose_slot_is_moving_holds_up_nobody() {
     // The key that it also needs has no limiter yet: while the slot moves it could be on the other node.
     let wait = |keys: &str, timeout: &str| line(keys, &rule(&format!("TIMEOUT {timeout}")));
     let mut first = Waiter::queue(&nodes[from], wait("{t}:a {t}:other", "11d"));
-    let mut short = Waiter::queue(&nodes[from], only("{t}:lease {t}:new", "w", "400"));
+    let mut short = Waiter::queue(&nodes[from], only("{t}:lease {t}:new", "w", "1s"));
     let mut behind = Waiter::queue(&nodes[from], wait("{t}:a", "11d"));
     clients[to].run(format!("CLUSTER SETSLOT {slot} IMPORTING {}", ids[from]));
     clients[from].run(format!("CLUSTER SETSLOT {slot} MIGRATING {}", ids[to]));
