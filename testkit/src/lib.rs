@@ -1,8 +1,8 @@
 //! Servers with the module for tests and benchmarks, and a client that shows replies and errors whole.
 //!
-//! A [`Server`] lives in a directory of its own, listens on a free port of 127.0.0.1, and dies with its value, also on a
-//! panic. Whatever it does by itself is waited for with a bound ([`wait_for`]). When its log holds a panic or a crash
-//! report, a test that passed fails all the same.
+//! A [`Server`] lives in a directory of its own, listens on a free port of 127.0.0.1, and dies with its value, also
+//! on a panic. Whatever it does by itself is waited for with a bound ([`wait_for`]). When its log holds a panic or a
+//! crash report, a test that passed fails all the same.
 //!
 //! | module | what it has |
 //! |---|---|

@@ -61,7 +61,8 @@ impl Builder {
         self
     }
 
-    /// Loads this library as a module, beside the one of this project or, after [`Builder::without_module`], in its place.
+    /// Loads this library as a module, beside the one of this project or, after [`Builder::without_module`], in its
+    /// place.
     pub fn library(self, path: &Path) -> Builder {
         let line = format!("loadmodule \"{}\"", path.display());
         self.conf(line)

@@ -10,7 +10,7 @@ use testkit::{
     words,
 };
 
-/// The algorithms of `RL.ACQUIREX` that have no ID and a capacity above 1 in these tests.
+/// The algorithms without an ID whose capacity is the limit (`leaky` holds one permit).
 pub const COUNTING: [&str; 4] = ["sliding", "bucket", "fixed", "counter"];
 
 /// The algorithms of `RL.ACQUIRE`.
@@ -21,7 +21,7 @@ pub fn long_rule(algorithm: &str, limit: u64) -> String {
     format!("WINDOW 10d LIMIT {limit} ALGO {algorithm}")
 }
 
-/// The most permits that a limiter of this rule can hold free.
+/// How many permits a limiter of this rule can give at once.
 pub fn capacity(algorithm: &str, limit: u64) -> i64 {
     if algorithm == "leaky" { limit.min(1) as i64 } else { limit as i64 }
 }
@@ -29,23 +29,23 @@ pub fn capacity(algorithm: &str, limit: u64) -> i64 {
 /// All algorithms.
 pub const ALL: [&str; 6] = ["sliding", "bucket", "leaky", "fixed", "counter", "concurrency"];
 
-/// A rule of these numbers whose window does not end while a test runs, and an ID behind it where it needs one.
+/// A rule whose window does not end while a test runs, with an ID where the algorithm needs one.
 pub fn rule(algorithm: &str, limit: u64, options: &str) -> String {
     let id = if algorithm == "concurrency" { "ID me" } else { "" };
     format!("WINDOW 10d LIMIT {limit} ALGO {algorithm} {options} {id}")
 }
 
-/// `RL.ACQUIREX` that answers: keys that are words of a line, and rules that are one argument.
+/// The reply to `RL.ACQUIREX`. The keys are words of a line, the rules one argument.
 pub fn acquirex(client: &mut Client, keys: &str, rules: impl AsRef<[u8]>) -> Reply {
     Reply::of(&client.run(words("RL.ACQUIREX").then(keys).arg(rules)))
 }
 
-/// `RL.PEEK` that answers.
+/// The reply to `RL.PEEK`.
 pub fn peek(client: &mut Client, keys: &str, rules: impl AsRef<[u8]>) -> Reply {
     Reply::of(&client.run(words("RL.PEEK").then(keys).arg(rules)))
 }
 
-/// Granted, limit, remaining, retry_after and key: what does not depend on the time of a grant.
+/// Granted, limit, remaining, retry_after and key: the fields that do not depend on when permits were granted.
 pub fn outcome(reply: &Reply) -> (i64, i64, i64, i64, i64) {
     (reply.granted, reply.limit, reply.remaining, reply.retry_after, reply.key)
 }
@@ -55,7 +55,7 @@ pub fn info(client: &mut Client, key: &str, name: &str) -> i64 {
     int(field(&client.run(format!("RL.INFO {key}")), name))
 }
 
-/// `WITHKEYS`: the reply, and what it says for each key.
+/// The reply with `WITHKEYS`, and its numbers for each key.
 pub fn with_keys(value: &Value) -> (Reply, Vec<Vec<i64>>) {
     let [reply @ .., keys] = array(value) else { panic!("no fields: {value:?}") };
     let keys = array(keys).iter().map(|key| array(key).iter().map(int).collect()).collect();
@@ -68,7 +68,7 @@ fn time_ms(value: &Value) -> i64 {
     parts[0] * 1000 + parts[1] / 1000
 }
 
-/// Runs calls in one transaction: their replies, and between which milliseconds they ran.
+/// Runs calls in one transaction. Returns the replies, and between which milliseconds the calls ran.
 pub fn timed<W: Into<Words>>(
     client: &mut Client,
     calls: impl IntoIterator<Item = W>,
@@ -81,8 +81,8 @@ pub fn timed<W: Into<Words>>(
     (replies.to_vec(), time_ms(begin)..=time_ms(end))
 }
 
-/// Runs calls until all of them ran in one millisecond: their replies, and when that was. `reset` runs before each
-/// attempt.
+/// Repeats calls until all of them run in one millisecond. Returns the replies and that millisecond. `reset` runs
+/// before each attempt.
 pub fn at_once(client: &mut Client, reset: &[&str], calls: &[&str]) -> (Vec<Value>, i64) {
     for _ in 0..1000 {
         for command in reset {
@@ -107,7 +107,7 @@ pub fn sleep_until(client: &mut Client, time_ms: i64) {
     }
 }
 
-/// Both servers hold the same data.
+/// Asserts that both servers hold the same data.
 pub fn assert_same_digest(primary: &Server, replica: &Server) {
     wait_for_replica(primary, replica);
     let digest = primary.client().text("DEBUG DIGEST");
@@ -115,8 +115,8 @@ pub fn assert_same_digest(primary: &Server, replica: &Server) {
     assert_eq!(replica.client().text("DEBUG DIGEST"), digest);
 }
 
-/// Runs `check` on what `create` made: after a restart from an RDB file, and after crashes with an AOF of effects and a
-/// rewritten one, with and without the RDB preamble.
+/// Runs `check` on the data of `create` after a restart from an RDB file, and after crashes with an AOF of effects
+/// and a rewritten one, with and without the RDB preamble.
 pub fn survives(create: impl Fn(&mut Client), keys: &[&str], check: impl Fn(&mut Client)) {
     let mut server = Server::start();
     create(&mut server.client());

@@ -1,7 +1,7 @@
 //! A Redis Cluster of three primaries and three replicas: a primary dies under load, its replica takes over, and the
 //! limits hold.
 //!
-//! As in `failover`, the primary loses its replica some grants before it dies.
+//! As in `replication::failover`, the primary loses its replica some grants before it dies.
 
 use std::thread;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn is_primary(server: &Server) -> bool {
     server.client().info("replication", "role") == "master"
 }
 
-/// Six nodes, as `redis-cli --cluster create` makes a cluster of them.
+/// Six nodes, made a cluster by `redis-cli --cluster create`.
 fn cluster_with_replicas() -> Vec<Server> {
     let node = || Server::builder().cluster_node().conf("cluster-node-timeout 1500").start();
     let nodes: Vec<Server> = (0..6).map(|_| node()).collect();
@@ -52,7 +52,7 @@ fn cluster_with_replicas() -> Vec<Server> {
 fn fail_over(title: &str, acknowledged: Acknowledged) -> Verdict {
     let mut nodes = cluster_with_replicas();
     let ports: Vec<u16> = nodes.iter().map(Server::port).collect();
-    // Two in each third of the slots: some limiters at each primary.
+    // Two hash tags in each third of the slots, so that each primary has some limiters.
     let thirds = [0..=5460, 5461..=10_922, 10_923..=16_383];
     let tags: Vec<String> =
         thirds.into_iter().flat_map(|slots| tags_in(&mut nodes[0].client(), slots, 2)).collect();
@@ -72,7 +72,7 @@ fn fail_over(title: &str, acknowledged: Acknowledged) -> Verdict {
             _ => progress.wait_for_grants(60),
         }
         let mut promoted = nodes[replica].client();
-        // Comes back empty, as a replica of its successor.
+        // The old primary comes back empty, as a replica of its successor.
         nodes[dying].crash_and(|_| {
             wait_up_to(OUTAGE, "the failover", || {
                 let info = promoted.text("CLUSTER INFO");

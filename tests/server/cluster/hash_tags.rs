@@ -1,4 +1,4 @@
-//! Redis Cluster: keys of one hash tag share a call, and a limiter moves with its slot.
+//! Redis Cluster: a call may use several keys of one hash tag, and a limiter moves with its slot.
 
 use redis::Value;
 use testkit::{Client, Reply, Server, acquire, words};
@@ -26,7 +26,7 @@ fn calls_go_to_the_node_of_their_hash_tag() {
                 let script = "return redis.pcall('RL.ACQUIRE', KEYS[1], 'other', unpack(ARGV))";
                 let call = words("EVAL").arg(script).then(&format!("1 {tag}:new")).then(RULE);
                 let line = client.error(call);
-                // Each server words it in its own way.
+                // Each server words this error in its own way.
                 let foreign = line.contains("ttempted to access") || line == CROSSSLOT;
                 assert!(foreign, "{line}");
                 assert_eq!(client.int(format!("EXISTS {tag}:new")), 0);
@@ -67,7 +67,7 @@ fn a_limiter_moves_with_its_slot() {
 
     clients[to].run(format!("CLUSTER SETSLOT {slot} IMPORTING {}", ids[from]));
     clients[from].run(format!("CLUSTER SETSLOT {slot} MIGRATING {}", ids[to]));
-    // Both are still here; one is absent, and could have moved.
+    // Both keys are still here; then one is absent, and may have moved.
     clients[from].take(1, here, RULE);
     let line = clients[from].error(acquire(there, RULE));
     assert_eq!(line, "TRYAGAIN Multiple keys request during rehashing of slot");
@@ -91,7 +91,7 @@ fn a_limiter_moves_with_its_slot() {
         format!("MOVED {slot} 127.0.0.1:{}", nodes[to].port())
     );
     assert_eq!(clients[to].drain("{tag}:a", "WINDOW 10d LIMIT 5 ALGO sliding"), 2);
-    // MIGRATE sends the TTL that is left: it may be off by what that took.
+    // MIGRATE sends the remaining TTL, which may be off by the time it took.
     let expires_at = clients[to].int("PEXPIRETIME {tag}:a");
     assert!((expires_at - before.expires_at).abs() < 2_000, "{expires_at}, was {before:?}");
 }

@@ -1,4 +1,4 @@
-//! Redis Cluster: three primaries that share the slots, for tests of what moves, what is found where, and who takes over.
+//! Redis Cluster: how calls are routed, what happens while slots move, and who takes over.
 
 use testkit::{Client, Server, wait_for};
 

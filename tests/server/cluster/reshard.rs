@@ -1,10 +1,10 @@
 //! Slots move between the nodes of a cluster under load: no permit is given twice, and none is lost.
 //!
-//! Nothing dies here, so each call gets an answer and the count is exact: what the clients were granted is what the limiters
-//! hold, wherever they are. A client follows `MOVED` and `ASK`. `TRYAGAIN` is a legitimate answer as well: while a slot moves
-//! key by key, a call for several keys of which one is absent cannot be served, whether that key is on the other
-//! node or nowhere (a new or an expired limiter). Nothing was taken then, and the client asks again after a
-//! millisecond. Atomic slot migration moves a slot as a whole, and does without `ASK` and `TRYAGAIN`.
+//! No node dies here, so each call gets an answer and the count is exact: the limiters, wherever they are, hold what
+//! the clients were granted. A client follows `MOVED` and `ASK`. `TRYAGAIN` is a legitimate answer as well: while a
+//! slot moves key by key, a call on several keys of which one is absent cannot be served, whether that key is on the
+//! other node or nowhere (a new or an expired limiter). Nothing was taken then, and the client asks again after a
+//! millisecond. Atomic slot migration moves a slot as a whole, without `ASK` and `TRYAGAIN`.
 
 use std::collections::HashMap;
 use std::thread;
@@ -19,7 +19,7 @@ use crate::load::{
 };
 
 const THREADS: usize = 4;
-/// The slots that move: `redis-cli` takes the first ones that a node has.
+/// The slots that move: `redis-cli` takes the first ones of a node.
 const MOVING: i64 = 300;
 
 struct Moving {
@@ -32,7 +32,7 @@ impl Moving {
     fn new() -> Moving {
         let nodes = cluster();
         let mut client = nodes[0].client();
-        // Some limiters in slots that move, and some that stay.
+        // Some limiters in slots that move, and some in slots that stay.
         let mut tags = tags_in(&mut client, 0..=MOVING - 1, 6);
         tags.extend(tags_in(&mut client, 16_000..=16_383, 1));
         let ids = nodes.iter().map(|node| node.client().text("CLUSTER MYID")).collect();
@@ -44,7 +44,7 @@ impl Moving {
         ClusterRoute::new(&self.plan, &ports)
     }
 
-    /// Waits until all nodes tell the same owner for each slot, and no slot is on its way.
+    /// Waits until all nodes name the same owner for each slot, and no slot is moving.
     fn wait_for_agreement(&self) {
         let view = |node: &Server| {
             let text = node.client().text("CLUSTER NODES");
@@ -63,7 +63,7 @@ impl Moving {
         });
     }
 
-    /// Whether a node says that it has the slots that move.
+    /// Whether a node says that it owns the slots that move.
     fn is_owner(&self, node: usize) -> bool {
         let text = self.nodes[node].client().text("CLUSTER NODES");
         let first = format!(" 0-{}", MOVING - 1);
@@ -72,7 +72,7 @@ impl Moving {
         own.contains(&first) || (node == 0 && own.contains(" 0-5460"))
     }
 
-    /// Runs the load while the slots go round and are back at the end, and checks what came of it.
+    /// Runs the load while the slots move round and come back, and checks the result.
     fn check(&self, title: &str, mut transfer: impl FnMut(usize, usize)) -> Verdict {
         let routes = (0..THREADS).map(|_| self.route()).collect();
         let mut logs = under_load(&self.plan, routes, |progress| {
@@ -108,13 +108,13 @@ impl Moving {
         verdict
     }
 
-    /// Each limiter with a long window is there once, and at the node that its slot belongs to.
+    /// Asserts that each limiter with a long window exists once, at the node that owns its slot.
     fn check_keys(&self) {
         let mut found: HashMap<String, usize> = HashMap::new();
         for node in &self.nodes {
             let mut client = node.client();
             for key in client.keys() {
-                // Another node's key would be answered with MOVED.
+                // A node that does not own the slot would answer MOVED.
                 client.run(format!("EXISTS {key}"));
                 *found.entry(key).or_default() += 1;
             }
@@ -162,7 +162,7 @@ fn resharding_under_load_gives_no_permit_twice() {
         move_slowly(source, target, ids, &moving.nodes, slot);
         moving.wait_for_agreement();
         let address = format!("127.0.0.1:{}", source.port());
-        // One has gone already.
+        // One of the keys has moved already.
         let slots = (MOVING - 1).to_string();
         let output = source.cli(&[
             "--cluster",

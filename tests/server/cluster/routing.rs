@@ -1,5 +1,5 @@
-//! How servers and clients find the keys of each command and what they are used for: slots, `COMMAND GETKEYS`, access
-//! control and client-side caching. It holds for each key of a call, wherever it stands.
+//! How servers and clients find the keys of each command, for slots, `COMMAND GETKEYS`, access control and
+//! client-side caching. Each key of a call must be found, wherever it stands.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use crate::cluster::{CROSSSLOT, cluster, owner, slot_of};
 const RULE: &str = "WINDOW 10d LIMIT 3 ALGO sliding";
 const TRYAGAIN: &str = "TRYAGAIN Multiple keys request during rehashing of slot";
 
-/// As many keys as a long call has.
+/// The number of keys of a long call.
 const MANY: usize = 50;
 
-/// What follows the keys of each command with several, and whether it writes.
+/// For each command with several keys: the words after the keys, and whether it writes.
 const COMMANDS: [(&str, &str, bool); 8] = [
     ("RL.ACQUIRE", RULE, true),
     ("RL.ACQUIREX", "'WINDOW 10d LIMIT 3 ALGO sliding COST 2 UPTO 3 WITHKEYS'", true),
@@ -23,16 +23,16 @@ const COMMANDS: [(&str, &str, bool); 8] = [
     ("RL.RELEASE", "ID x", true),
     ("RL.BLOCK", "FOR 1h", true),
     ("RL.EXEMPT", "FOR 0", true),
-    // Values that look like words and keys.
+    // Names that look like option words and keys.
     ("RL.ACQUIREX", "'WINDOW 1h LIMIT 3 ALGO concurrency NAME key0 ID window'", true),
 ];
 
-/// So many keys with a common tag.
+/// This many keys with a common hash tag.
 fn keys(tag: &str, count: usize) -> Vec<String> {
     (0..count).map(|i| format!("{tag}:{i}")).collect()
 }
 
-/// The same keys with another one in each place in turn, joined.
+/// The same keys, joined, with another key in each place in turn.
 fn with_another(keys: &[String], other: &str) -> Vec<String> {
     let with = |i: usize| {
         let mut keys = keys.to_vec();
@@ -121,7 +121,7 @@ fn command_getkeys_finds_exactly_the_keys() {
         assert_eq!(client.texts(format!("COMMAND GETKEYS {call}")), ["k"]);
     }
     assert_eq!(client.texts("COMMAND GETKEYS RL._EFFECT a blob b blob c blob"), ["a", "b", "c"]);
-    // Words that are arguments of their own: all but the last one are taken for keys, and the call is refused.
+    // Rules split into several arguments: all words but the last are taken for keys, and the call is refused.
     for command in ["RL.ACQUIREX", "RL.PEEK"] {
         let call = format!("COMMAND GETKEYS {command} k WINDOW 1s LIMIT 1 ALGO fixed");
         assert_eq!(client.texts(call), ["k", "WINDOW", "1s", "LIMIT", "1", "ALGO"]);
@@ -162,7 +162,7 @@ fn a_user_who_may_only_read_keys_may_peek_but_not_acquire() {
     }
     assert!(may(&client.call("RL.INFO app:a")));
     assert!(!may(&client.call("RL.INFO other")));
-    // Not from a script either.
+    // Nor does a script reach them.
     let script = "return redis.call(unpack(ARGV))";
     for (command, keys, allowed) in [
         ("RL.PEEK", "app:a", true),
@@ -198,11 +198,11 @@ fn a_key_of_somebody_else_is_refused_in_each_place() {
             admin.run("FLUSHALL");
         }
     }
-    // The rules are no key, whatever they say.
+    // The rules are never a key, whatever their text.
     client.run("RL.ACQUIREX app:k 'WINDOW 10d LIMIT 3 ALGO sliding NAME other'");
 }
 
-/// The keys in the invalidations that a client got since it was last asked.
+/// The keys in the invalidation messages that a client got since it was last asked.
 fn invalidated(reader: &mut Client) -> BTreeSet<String> {
     let pushes = reader.pushes();
     let keys = pushes.iter().flat_map(|push| {
@@ -213,7 +213,7 @@ fn invalidated(reader: &mut Client) -> BTreeSet<String> {
     keys.collect()
 }
 
-/// Client-side caching: what was read of each key is invalidated when that key changes.
+/// Client-side caching: a change of any key invalidates what a client read of it.
 #[test]
 fn each_key_that_was_read_is_tracked_and_each_that_is_written_is_told() {
     let server = Server::start();
@@ -228,7 +228,7 @@ fn each_key_that_was_read_is_tracked_and_each_that_is_written_is_told() {
         writer.run(acquire(key, RULE));
         assert_eq!(invalidated(&mut reader), BTreeSet::from([key.clone()]));
     }
-    // The rules are none of what was read.
+    // The rules are not among the keys that were read.
     reader.run(peek.as_str());
     writer.run(words("SET").arg(RULE).arg("x"));
     assert_eq!(invalidated(&mut reader), BTreeSet::new());
@@ -272,7 +272,7 @@ fn a_slot_on_its_way_answers_by_each_key() {
         let absent = ["{tag}:absent", "{tag}:gone"];
         assert_eq!(clients[from].error(call(absent[0])), ask, "{command}");
         assert_eq!(clients[from].error(call(&absent.join(" "))), ask, "{command}");
-        // The other side takes only who asks, and one key at a time until all are there.
+        // The importing node serves only clients that sent ASKING, and only calls whose keys are all there.
         assert_eq!(clients[to].error(call(absent[0])), moved, "{command}");
         clients[to].run("ASKING");
         assert_eq!(clients[to].error(call(&absent.join(" "))), TRYAGAIN, "{command}");

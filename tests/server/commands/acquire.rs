@@ -1,4 +1,4 @@
-//! `RL.ACQUIRE` as a client sees it: grants, denials, the reply's fields and every error.
+//! `RL.ACQUIRE` as a client sees it: grants, denials, the fields of the reply and every error.
 
 use std::sync::Barrier;
 use std::thread;
@@ -51,7 +51,7 @@ fn the_third_key_denies_and_the_others_stay_as_they_are() {
         let Reply { granted, limit, remaining, key, .. } = reply;
         assert_eq!((granted, limit, remaining, key), (0, 10, 0, 2), "{algorithm}");
         assert_eq!(keys.each_ref().map(|key| client.stored(key)), before, "{algorithm}");
-        // What was left is still to be had, and no more.
+        // The permits that were left are still there, and no more.
         assert_eq!(client.drain(&keys[0], &rule), 7, "{algorithm}");
         assert_eq!(client.drain(&keys[1], &rule), 1, "{algorithm}");
     }
@@ -79,7 +79,7 @@ fn a_grant_is_bound_by_the_key_with_the_least_left_then_by_the_first() {
     client.take(1, "b", RULE);
     let reply = client.acquire("a b", RULE);
     assert_eq!((reply.granted, reply.remaining, reply.key), (1, 1, 1));
-    // Now a has 2 left, c and d 3: equals are bound by the first of them.
+    // Now a has 2 left, c and d have 3: of equal keys the first one binds.
     let reply = client.acquire("c d", RULE);
     assert_eq!((reply.granted, reply.remaining, reply.key), (1, 2, 0));
     let reply = client.acquire("d a", RULE);
@@ -93,7 +93,7 @@ fn a_denial_is_bound_by_the_longest_wait_then_by_the_first() {
     let rule = "WINDOW 1h LIMIT 1 ALGO sliding";
     client.take(1, "early", rule);
     thread::sleep(Duration::from_millis(20));
-    // Both in one millisecond.
+    // Both calls run in one millisecond.
     client.take(1, "late1 late2", rule);
     for (keys, key) in [
         ("early late1 late2", 1),
@@ -212,12 +212,12 @@ fn up_to_1024_keys_go_into_a_call() {
     assert_eq!(client.int("DBSIZE"), 0);
 }
 
-/// Errors that the module words, each after the arguments that cause it.
+/// The module's own errors, each after the arguments that cause it.
 const ERRORS: &[(&str, &str)] = &[
     ("k WINDOW 1s LIMIT 1 COST 1", "ERR syntax error, expected WINDOW, LIMIT or ALGO, got 'COST'"),
     ("k WINDOW 1s LIMIT 1 x bucket", "ERR syntax error, expected WINDOW, LIMIT or ALGO, got 'x'"),
     ("k x 1s LIMIT 1 ALGO bucket", "ERR syntax error, expected WINDOW, LIMIT or ALGO, got 'x'"),
-    // One argument too many moves everything by one.
+    // An additional argument moves all others by one place.
     (
         "k WINDOW 1s LIMIT 1 ALGO bucket 9",
         "ERR syntax error, expected WINDOW, LIMIT or ALGO, got '1s'",
@@ -298,7 +298,7 @@ fn every_error_says_what_was_expected_and_what_came() {
     assert_eq!(client.error(spaces), "ERR WINDOW must be 1 to 315360000000 ms, got ' 1s'");
     let nothing = words("RL.ACQUIRE k WINDOW 1s LIMIT").arg("").then("ALGO bucket");
     assert_eq!(client.error(nothing), "ERR LIMIT must be 0 to 1000000000000, got ''");
-    // Bytes that would break the protocol, the log or a terminal are escaped, and long ones cut.
+    // Bytes that would break the protocol, the log or a terminal are escaped; long arguments are cut.
     let bytes = words("RL.ACQUIRE k WINDOW 1s LIMIT 1 ALGO").arg(b"a\r\n\0'%s\xff");
     assert_eq!(
         client.error(bytes),
@@ -319,7 +319,7 @@ fn every_error_says_what_was_expected_and_what_came() {
     assert_eq!(client.text("DEBUG DIGEST"), with_text);
 }
 
-/// Every option word of the module's commands is refused as a key, lest it be one by mistake.
+/// Every option word of the module's commands is refused as a key, so that none becomes one by mistake.
 #[test]
 fn option_words_are_no_keys() {
     let server = Server::start();

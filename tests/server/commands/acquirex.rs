@@ -60,7 +60,7 @@ fn a_cost_is_taken_whole_or_not_at_all() {
         let reply = acquirex(&mut client, algorithm, rule(algorithm, 10, "COST 3"));
         assert_eq!((reply.granted, reply.remaining, reply.key), (0, 1, 0), "{algorithm}");
         assert!(reply.retry_after > 0, "{algorithm}: {reply:?}");
-        // The one that is left can still be had.
+        // The permit that is left can still be taken.
         assert_eq!(client.drain(algorithm, &rule(algorithm, 10, "")), 1, "{algorithm}");
     }
 }
@@ -87,7 +87,7 @@ fn requests_and_bytes_are_taken_both_or_neither() {
                 "{case}"
             );
             assert_eq!([client.stored("r"), client.stored("b")], before, "{case}");
-            // A small one still goes through, and counts one request.
+            // A small upload is still granted, and counts as one request.
             assert!(acquirex(&mut client, "r b", rules(200)).is_grant(), "{case}");
             assert_eq!(info(&mut client, "r", "used"), 3, "{case}");
             assert_eq!(info(&mut client, "b", "used"), 1000, "{case}");
@@ -114,17 +114,17 @@ fn upto_grants_the_minimum_over_all_keys_in_one_step() {
         let all = words("RL.ACQUIREX a b c").arg(call("UPTO 50 WITHKEYS"));
         let (reply, keys) = with_keys(&client.run(all));
         assert_eq!((reply.granted, reply.key), (0, 1), "{algorithm}");
-        // What each would have granted on its own.
+        // How many each key alone would have granted.
         let alone: Vec<i64> = keys.iter().map(|key| key[0]).collect();
         assert_eq!(alone, [5, 0, 25], "{algorithm}");
-        // The wait is for one acquisition.
+        // retry_after is the wait for one acquisition.
         let one = peek(&mut client, "a b c", call(""));
         assert!(
             (reply.retry_after - one.retry_after).abs() < 1000,
             "{algorithm}: {reply:?} {one:?}"
         );
         assert_eq!(client.text("DEBUG DIGEST"), before, "{algorithm}");
-        // Less than all, when all can be had.
+        // UPTO asks for fewer than there are.
         let reply = acquirex(&mut client, "c", format!("{} UPTO 20", rules[2]));
         assert_eq!(outcome(&reply), (20, 50, 5, 0, 0), "{algorithm}");
     }
@@ -220,7 +220,7 @@ fn limit_0_denies_everything_and_stores_nothing() {
     let reply = acquirex(&mut client, "k", rule("bucket", 0, "BURST 5"));
     assert_eq!(reply, Reply { retry_after: -1, ..zero() }, "BURST");
     assert_eq!(client.int("EXISTS k"), 0);
-    // An endpoint that is closed and opened again has what it had.
+    // An endpoint that is closed and opened again has as many permits as before.
     client.take(2, "k", &rule("sliding", 5, ""));
     assert_eq!(acquirex(&mut client, "k", rule("sliding", 0, "")).retry_after, -1);
     assert_eq!(client.drain("k", &rule("sliding", 5, "")), 3);
@@ -244,10 +244,10 @@ fn cost_0_takes_nothing_and_stores_nothing() {
             "{algorithm}"
         );
         assert_eq!(client.int("DBSIZE"), 0, "{algorithm}");
-        // In a batch too.
+        // The same holds for a batch.
         let reply = acquirex(&mut client, "k", rule("COST 0 UPTO 1000000"));
         assert_eq!(reply.granted, 1_000_000, "{algorithm}");
-        // Full is not too much.
+        // COST equal to the capacity is not too much.
         assert!(acquirex(&mut client, "k", rule(&format!("COST {full}"))).is_grant());
         let before = client.text("DEBUG DIGEST");
         let reply = acquirex(&mut client, "k", rule("COST 0"));
@@ -282,7 +282,7 @@ fn a_cost_that_can_never_be_paid_leaves_everything_byte_for_byte() {
                 let expected = (0, full, full - used, -1, 0);
                 assert_eq!(outcome(&reply), expected, "{algorithm} {options}");
                 assert_eq!(client.stored("k"), before, "{algorithm} {options}");
-                // Nor with another rule.
+                // The same holds under another rule.
                 let reply = acquirex(&mut client, "k", rule("fixed", 7, options));
                 assert_eq!(reply.retry_after, -1);
                 assert_eq!(client.stored("k"), before, "{algorithm} {options}");
@@ -305,7 +305,7 @@ fn denials_use_nothing_up() {
         for reply in client.pipeline(vec![call(LIMIT, "COST 1"); 500]) {
             assert!(!Reply::of(&reply.expect("a reply")).is_grant());
         }
-        // A leaky bucket holds one whatever its limit is.
+        // A leaky bucket holds one permit, whatever its limit.
         let (next, more) =
             if algorithm == "leaky" { ("bucket", 2) } else { (algorithm, LIMIT + 1) };
         assert_eq!(client.drain("k", &rule(next, more, "")), 1, "{algorithm}");

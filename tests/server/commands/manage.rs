@@ -1,10 +1,12 @@
-//! `RL.REFUND`, `RL.BLOCK`, `RL.EXEMPT` and `RL.INFO`: what an operator and a careful caller do to single limiters.
+//! `RL.REFUND`, `RL.BLOCK`, `RL.EXEMPT` and `RL.INFO`: what operators and careful callers do to single limiters.
 
 use std::thread;
 use std::time::Duration;
 
 use redis::Value;
-use testkit::{Client, Random, Reply, Server, Words, field, int, text, wait_for_replica, words};
+use testkit::{
+    Client, Random, Reply, Server, Words, acquire, field, int, text, wait_for_replica, words,
+};
 
 use crate::calls::{
     ALGORITHMS, COUNTING, acquirex, assert_same_digest, at_once, capacity, info, peek, rule,
@@ -66,14 +68,14 @@ fn sliding_gives_back_the_oldest_and_counter_the_newest() {
     let (_, begin) = at_once(&mut client, &["DEL k"], &[&call("")]);
     sleep_until(&mut client, begin + 50);
     client.run(call("COST 3"));
-    // Two are left, of those that were taken later.
+    // Two permits are left, those that were taken last.
     assert_eq!(client.int("RL.REFUND k COST 2"), 1);
     let (replies, when) = timed(&mut client, ["RL.INFO k"]);
     assert_eq!(int(field(&replies[0], "used")), 2);
     assert_eq!(int(field(&replies[0], "entries")), 1);
     let reset_after = int(field(&replies[0], "reset_after"));
     assert!(reset_after >= begin + 50 + 864_000_000 - when.end(), "{replies:?}");
-    // The counter takes from its present window first, which is all back before the previous one is touched.
+    // The counter gives back all permits of its present window before those of the previous one.
     let window = 400;
     let now = client.time_ms();
     sleep_until(&mut client, (now / window + 1) * window);
@@ -118,7 +120,7 @@ fn a_block_and_an_exemption_work_without_and_with_a_limiter() {
             assert!(reply.retry_after >= 3_590_000, "{case}: {reply:?}");
             assert!(reply.retry_after <= reply.reset_after, "{case}: {reply:?}");
             assert_eq!(client.text("DEBUG DIGEST"), before, "{case}");
-            // A block beats an exemption, which counts from when it is lifted.
+            // A block beats an exemption, which takes effect when the block is lifted.
             assert_eq!(client.int("RL.EXEMPT k FOR 2h"), 1, "{case}");
             assert_eq!(acquirex(&mut client, "k", &once).granted, 0, "{case}");
             assert_eq!(client.int("RL.BLOCK k FOR 0"), 1, "{case}");
@@ -131,7 +133,7 @@ fn a_block_and_an_exemption_work_without_and_with_a_limiter() {
                 assert_eq!((reply.remaining, reply.retry_after), (full, 0), "{case} {cost}");
             }
             if algorithm == "concurrency" {
-                // Its holder renews it, so it was kept.
+                // The holder can renew its lease, so the lease was kept.
                 assert_eq!(info(&mut client, "k", "used"), 1000, "{case}");
                 assert_eq!(client.int("RL.RELEASE k ID me"), 1, "{case}");
                 used = 0;
@@ -140,7 +142,7 @@ fn a_block_and_an_exemption_work_without_and_with_a_limiter() {
             }
             assert_eq!(client.int("RL.EXEMPT k FOR 0"), 1, "{case}");
             assert_eq!(client.int("RL.EXEMPT k FOR 0"), 0, "{case}");
-            // What was in use still is.
+            // The permits that were in use still are.
             let reply = peek(&mut client, "k", rule(algorithm, 3, "COST 0"));
             assert_eq!(reply.remaining, full - used, "{case}");
         }
@@ -171,10 +173,11 @@ fn holds_end_by_themselves() {
         }
         thread::sleep(Duration::from_millis(3));
     }
-    // An exemption over a full limiter, whose denials come back with its end.
+    // A full limiter under an exemption denies again when the exemption ends.
     client.take(3, "e", &rule("sliding", 3, ""));
-    client.run("RL.EXEMPT e FOR 100ms");
-    assert!(client.acquire("e", &rule("sliding", 3, "")).is_grant());
+    let calls = ["RL.EXEMPT e FOR 100ms".into(), acquire("e", &rule("sliding", 3, ""))];
+    let granted = client.pipeline(calls).pop().expect("a reply").expect("an answer");
+    assert!(Reply::of(&granted).is_grant());
     thread::sleep(Duration::from_millis(110));
     assert!(!client.acquire("e", &rule("sliding", 3, "")).is_grant());
 }
@@ -193,10 +196,10 @@ fn a_key_lives_as_long_as_its_holds() {
         lives(&mut client, "alone", 3_600_000);
         client.run(format!("{hold} alone FOR 2h"));
         lives(&mut client, "alone", 7_200_000);
-        // Nothing is left to remember.
+        // The limiter is void, so the key goes soon.
         client.run(format!("{hold} alone FOR 0"));
         assert!(client.int("PTTL alone") <= 2_048);
-        // A limiter that lives longer, and one that does not.
+        // One limiter lives longer than the hold, and one does not.
         client.take(1, "long", "WINDOW 8h LIMIT 3 ALGO sliding");
         let left = client.int("PTTL long");
         client.run(format!("{hold} long FOR 1h"));
@@ -222,7 +225,7 @@ fn a_key_lives_as_long_as_the_block_that_a_denial_began() {
     assert!((3_598_000..=3_600_000).contains(&left), "{left}");
 }
 
-/// Nothing that is there already needs memory that is not there.
+/// Commands on existing limiters go on without memory.
 #[test]
 fn a_full_server_refuses_only_what_is_new() {
     const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
@@ -254,15 +257,15 @@ fn a_full_server_refuses_only_what_is_new() {
         assert_eq!(client.error(call.as_str()), OOM, "{call}");
     }
     assert_eq!(client.text("DEBUG DIGEST"), before);
-    // What costs nothing creates nothing.
+    // A call with COST 0 creates nothing.
     assert!(acquirex(&mut client, "missing", rule("bucket", 5, "COST 0")).is_grant());
-    // A lease takes the place of one that ended; one more than there ever were is new.
+    // A lease may take the place of one that ended; one more than there ever were needs memory.
     assert!(acquirex(&mut client, "leases", rule("concurrency", 5, "")).is_grant());
     let another = "RL.ACQUIREX leases 'WINDOW 10d LIMIT 5 ALGO concurrency ID another'";
     assert_eq!(client.error(another), OOM);
 }
 
-/// All writing commands together, with everything that makes them differ.
+/// All writing commands in random order, with all options that matter.
 #[test]
 fn what_is_done_by_hand_is_replicated() {
     let primary = Server::start();
@@ -331,7 +334,7 @@ fn holds_and_refunds_survive() {
         client.run("RL.EXEMPT refunded FOR 1h");
         client.run("RL.REFUND refunded COST 2");
         client.run("RL.EXEMPT refunded FOR 0");
-        // In debt.
+        // The limiter is in debt.
         client.run(format!("RL.ACQUIREX debt '{}'", rule("bucket", 5, "COST 20 FORCE")));
     };
     survives(create, &["blocked", "exempt", "both", "refunded", "debt"], |client| {
@@ -410,7 +413,7 @@ fn info_tells_the_rule_and_the_state() {
             assert_eq!(held, [key == "n", key == "x"], "{key}");
         }
     }
-    // What it says about the time is what RL.PEEK says.
+    // Its times are those of RL.PEEK.
     for (key, rule) in [
         ("s", "WINDOW 1h LIMIT 5 ALGO sliding"),
         ("b", "WINDOW 1h LIMIT 6 ALGO bucket BURST 9"),
@@ -446,14 +449,14 @@ fn info_counts_only_what_still_counts() {
         }
         assert!(info(&mut client, key, "remaining") >= 5, "{key}");
     }
-    // An exemption counts nothing, so all is there; a block leaves nothing.
+    // Under an exemption all permits are there, under a block none.
     client.take(3, "e", &rule("sliding", 5, ""));
     for (hold, remaining) in [("RL.EXEMPT", 5), ("RL.BLOCK", 0)] {
         client.run(format!("{hold} e FOR 1h"));
         let numbers = ["used", "remaining"].map(|name| info(&mut client, "e", name));
         assert_eq!(numbers, [3, remaining], "{hold}");
     }
-    // Held and full at once.
+    // The limiter is blocked, exempt and full at once.
     client.take(3, "k", &rule("sliding", 3, ""));
     client.run("RL.BLOCK k FOR 20d");
     client.run("RL.EXEMPT k FOR 1h");

@@ -1,4 +1,4 @@
-//! `RL.PEEK`: the answer that `RL.ACQUIREX` would give at the same moment, and not a trace of having asked.
+//! `RL.PEEK` gives the answer that `RL.ACQUIREX` would give at the same moment, and leaves no trace.
 
 use std::thread;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use testkit::{Client, Random, Reply, Server, Words, array, int, wait_for_replica
 
 use crate::calls::{acquirex, peek, rule};
 
-/// Runs the same call as both commands. The clock is read before and behind: in one millisecond between, both saw the
-/// same time.
+/// Runs the same call as both commands, between two looks at the clock. If both show the same millisecond, both
+/// commands saw the same time.
 const BOTH: &str = "\
     local function now() local t = redis.call('TIME') return t[1] * 1000 + math.floor(t[2] / 1000) end \
     local begun = now() \
@@ -49,7 +49,7 @@ fn random_call(random: &mut Random) -> Words {
     words(&keys.join(" ")).arg(line)
 }
 
-/// What moves the limiters besides.
+/// Other commands that change the limiters.
 fn random_disturbance(random: &mut Random) -> String {
     let key = random.pick(&["a", "b", "c", "d", "e", "f"]);
     match random.below(6) {
@@ -97,7 +97,7 @@ fn it_tells_what_acquirex_then_does() {
     assert!(discarded < CASES, "{counts}");
 }
 
-/// Limiters of all kinds, some of them held, some void but not yet expired.
+/// Limiters of all kinds, some blocked or exempt, some void but not expired yet.
 fn create(client: &mut Client) {
     for algorithm in ["sliding", "bucket", "leaky", "fixed", "counter", "concurrency"] {
         assert!(acquirex(client, algorithm, rule(algorithm, 3, "")).is_grant());
@@ -140,7 +140,7 @@ fn it_changes_nothing() {
         let offset = client.info_number("replication", "master_repl_offset");
         (changes, aof, offset, client.text("DEBUG DIGEST"), KEYS.map(|key| client.stored(key)))
     };
-    // Looking at a key can expire it: once before.
+    // Looking at a key may expire it, so look once before.
     traces(&mut client);
     let before = traces(&mut client);
     let (mut granted, mut denied) = (0, 0);

@@ -1,4 +1,4 @@
-//! `CL.THROTTLE`: answers as redis-cell does, where that one is right.
+//! `CL.THROTTLE` answers as redis-cell does, where redis-cell is right.
 //!
 //! The same random calls go to a server with redis-cell, built from its published crate, and to one with this module.
 
@@ -47,15 +47,15 @@ fn it_answers_as_documented() {
         assert_eq!(reply, [0, 16, 15 - call, -1, 2 * (call + 1)], "call {call}");
     }
     assert_eq!(throttle(&mut client, "user123 15 30 60"), [1, 16, 0, 2, 32]);
-    // Quantity 0 peeks, and changes nothing.
+    // Quantity 0 only looks.
     let digest = client.text("DEBUG DIGEST");
     assert_eq!(throttle(&mut client, "user123 15 30 60 0"), [0, 16, 0, -1, 32]);
     assert_eq!(throttle(&mut client, "fresh 15 30 60 0"), [0, 16, 16, -1, 0]);
     assert_eq!(client.text("DEBUG DIGEST"), digest);
-    // More than it can ever hold.
+    // A quantity above the capacity.
     assert_eq!(throttle(&mut client, "fresh 15 30 60 17"), [1, 16, 16, -1, 0]);
     assert_eq!(throttle(&mut client, "fresh 15 30 60 16"), [0, 16, 0, -1, 32]);
-    // The wait is for the quantity, to the second above.
+    // The wait is for the whole quantity, in seconds, rounded up.
     assert_eq!(throttle(&mut client, "fresh 15 30 60 5"), [1, 16, 0, 10, 32]);
     assert_eq!(throttle(&mut client, "slow 0 1 31536000"), [0, 1, 0, -1, 31_536_000]);
     assert_eq!(throttle(&mut client, "slow 0 1 31536000"), [1, 1, 0, 31_536_000, 31_536_000]);
@@ -79,7 +79,7 @@ fn its_limiters_are_buckets_like_any_other() {
     assert_eq!(client.info_number("rl", "rl_granted"), 1);
 }
 
-/// redis-cell 0.2.2 tells of no keys: cluster clients and ACL rules for keys do not know them.
+/// redis-cell 0.2.2 declares no keys, so cluster clients and ACL rules for keys do not see them.
 #[test]
 fn the_server_knows_its_key() {
     let server = start();
@@ -116,7 +116,7 @@ fn numbers_that_cannot_be_are_errors() {
     assert_eq!(client.int("DBSIZE"), 0);
 }
 
-/// A client that sleeps as long as it is told is granted, every time.
+/// A client that sleeps as long as it is told is granted every time.
 #[test]
 fn who_waits_as_told_is_never_refused_again() {
     let server = start();
@@ -144,8 +144,8 @@ fn who_waits_as_told_is_never_refused_again() {
     });
 }
 
-/// redis-cell as a library that a server can load. By itself and by cargo's release profile: the crate is a Rust dylib,
-/// which links a standard library beside it when others are built along.
+/// redis-cell as a library that a server can load. It is built alone and with the release profile: the crate is a
+/// Rust dylib, which would link a shared standard library when others are built along.
 pub fn redis_cell() -> PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     let build = || {
@@ -164,7 +164,7 @@ pub fn redis_cell() -> PathBuf {
     PATH.get_or_init(build).clone()
 }
 
-/// A small pseudo-random generator (Knuth's MMIX constants): the same calls on each run.
+/// A small pseudo-random generator (Knuth's MMIX constants), for the same calls on each run.
 struct Random(u64);
 
 impl Random {
@@ -196,7 +196,8 @@ impl Quota {
         format!("{key} {max_burst} {count} {period} {quantity}")
     }
 
-    /// Waits until a call answers the same a few ms earlier or later: the two servers are not called in the same instant.
+    /// Waits for a moment at which the answer is the same a few ms earlier or later, since the two servers are not
+    /// called in the same instant.
     fn leave_edge(&self, client: &mut Client, quantity: u64) {
         const NEAR_MS: i64 = 20;
         let Quota { key, max_burst, count, period } = self;
@@ -212,7 +213,7 @@ impl Quota {
                 && same_second(told.retry_after)
                 && same_second(told.reset_after);
             if full_in_ms == 0 {
-                // Where the other one is full a part of a millisecond later. Then times are exact, on both.
+                // The other server may be full a part of a millisecond later; after that both are exact.
                 thread::sleep(Duration::from_millis(2));
             }
             (full_in_ms == 0 || is_between).then_some(())
@@ -247,7 +248,7 @@ fn random_calls_are_answered_as_by_redis_cell() {
         for (which, seconds, theirs) in
             [("wait", answer[3], theirs[3]), ("reset", answer[4], theirs[4])]
         {
-            // It rounds down.
+            // redis-cell rounds down.
             let same = seconds == theirs || (theirs >= 0 && seconds == theirs + 1);
             assert!(same, "CL.THROTTLE {call}: {which} of {seconds} s and {theirs} s");
         }

@@ -1,5 +1,4 @@
-//! `RL.TOP`: the keys denied most, as the paper of the Space-Saving algorithm promises, and nothing
-//! but denials.
+//! `RL.TOP`: the keys denied most, as the paper on the Space-Saving algorithm promises. Only denials count.
 //!
 //! `RL_TOP_DENIALS` is the length of the stream, by default 200,000; its keys are as many.
 
@@ -53,8 +52,8 @@ fn unhurried() -> Server {
     Server::builder().conf("rl.top-period 86400000").start()
 }
 
-/// Denies keys of a Zipf distribution (exponent 1), and counts them. Rank `i` is key `i * stride`,
-/// so that two streams have other frequent keys.
+/// Denies keys of a Zipf distribution (exponent 1), and counts the denials. Rank `i` is key `i * stride`, so the
+/// frequent keys of two streams differ.
 fn deny_zipf(client: &mut Client, length: usize, stride: usize, truth: &mut HashMap<Vec<u8>, u64>) {
     let mut sums = Vec::with_capacity(length);
     let mut sum = 0.0;
@@ -82,7 +81,7 @@ fn deny_zipf(client: &mut Client, length: usize, stride: usize, truth: &mut Hash
     }
 }
 
-/// The promises, for streams whose lengths add up to `denials`.
+/// Asserts the promises for streams whose lengths add up to `denials`.
 fn check(lines: &[Line], truth: &HashMap<Vec<u8>, u64>, denials: usize, capacity: usize) {
     let bound = (denials / capacity) as u64;
     for Line(key, db, count, error) in lines {
@@ -120,7 +119,7 @@ fn a_zipf_stream_is_counted_as_the_paper_promises() {
         assert_eq!(top(&mut client, &format!("COUNT {count}")), lines[..count], "{count}");
     }
     assert_eq!(top(&mut client, ""), lines[..10], "by default");
-    // What RL.INFO tells is the same count.
+    // RL.INFO tells the same count.
     let Line(key, _, count, _) = &lines[0];
     let key = String::from_utf8_lossy(key);
     client.run(format!("RL.BLOCK {key} FOR 1h"));
@@ -162,7 +161,7 @@ fn only_denials_count_and_only_the_keys_that_denied() {
     client.error(acquire("granted granted", CLOSED));
     assert_eq!(top(&mut client, ""), []);
     assert_eq!(client.info_number("rl", "rl_top_tracked"), 0);
-    // Of four keys one has room, one is shadowed and two deny.
+    // Of four keys, one has room, one is shadowed and two deny.
     let open = "WINDOW 1d LIMIT 9 ALGO fixed";
     client.run(format!("RL.ACQUIREX room watched a b '{open} {quiet} {CLOSED} {CLOSED}'"));
     deny(&mut client, "b", 1);
@@ -171,7 +170,7 @@ fn only_denials_count_and_only_the_keys_that_denied() {
     let expected = counts(&[("b", 2), ("a", 1), ("forced", 1), ("held", 1)]);
     assert_eq!(brief(top(&mut client, "")), expected);
     assert_eq!(client.info_number("rl", "rl_top_tracked"), 4);
-    // Nothing of it reached the replica, which refuses calls and answers about itself.
+    // The replica heard nothing of it: it refuses calls, and answers about its own denials.
     wait_for_replica(&server, &replica);
     let mut behind = replica.client();
     behind.run(format!("RL.PEEK a '{CLOSED}'"));
@@ -224,7 +223,7 @@ fn a_period_turns_over_and_is_remembered_for_one_more() {
     sleep_until(&mut client, end + PERIOD + 10);
     let (_, late) = deny_at(&mut client, "b");
     let both = brief(top(&mut client, ""));
-    // A machine that stood still for a period has nothing to compare.
+    // If the machine stood still for a period there is nothing to compare.
     if client.time_ms() < begin + 2 * PERIOD {
         assert_eq!(both, counts(&[("a", 1), ("b", 1)]));
     }
@@ -233,7 +232,7 @@ fn a_period_turns_over_and_is_remembered_for_one_more() {
     if client.time_ms() < begin + 3 * PERIOD {
         assert_eq!(one, counts(&[("b", 1)]));
     }
-    // Nobody asks for two periods, and INFO knows all the same.
+    // After two periods without a call INFO shows that nothing is counted.
     sleep_until(&mut client, late + 2 * PERIOD + 10);
     assert_eq!(client.info_number("rl", "rl_top_tracked"), 0, "INFO after two periods");
     assert_eq!(top(&mut client, ""), []);
@@ -253,7 +252,7 @@ fn the_capacity_can_be_changed_and_turned_off() {
         assert_eq!(info(&mut client, "a", "denied_recently"), 0);
         deny(&mut client, "a", 3);
     }
-    // Denied all the same, and counted elsewhere.
+    // All of these were denied, and counted as calls.
     assert_eq!(client.info_number("rl", "rl_denied"), 9);
     client.run("CONFIG SET rl.top-capacity 2");
     deny(&mut client, "a", 5);

@@ -1,4 +1,4 @@
-//! The recipe for failed logins in docs/choosing.md: what its text promises to those who copy it.
+//! The recipe for failed logins in docs/choosing.md keeps the promises of its text.
 
 use std::thread;
 
@@ -10,7 +10,7 @@ const LIMIT: usize = 5;
 
 /// The calls of the recipe.
 struct Recipe {
-    /// Sent before the password is checked, which it is if that was granted.
+    /// Sent before the password is checked; a denial means that it is not checked.
     before: String,
     /// Sent when the password was right.
     right: String,

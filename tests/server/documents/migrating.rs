@@ -1,7 +1,7 @@
-//! `docs/migrating.md`: what it shows runs, and of the same requests the old limiter and the new one let the same
+//! `docs/migrating.md`: its snippets run, and of the same requests the old limiter and the new one let the same
 //! number through.
 //!
-//! Its scripts run as they stand there, redis-cell as its crate. Java libraries: see `migrating_java`.
+//! Scripts run as the document has them, redis-cell as its crate. Java libraries: see `migrating_java`.
 
 use std::ops::RangeInclusive;
 use std::thread;
@@ -19,10 +19,10 @@ const DOCUMENT: &str = "docs/migrating.md";
 /// How many requests come at once.
 pub const BURST: usize = 20;
 
-/// In which milliseconds of a second a test may begin: in all of them.
+/// A test may begin in any millisecond of a second.
 pub const AT_ANY_TIME: RangeInclusive<i64> = 0..=999;
 
-/// How late a request may be. At all moments of these tests that much makes no difference.
+/// How late a request may be. This much makes no difference at any moment of these tests.
 const LATE_MS: i64 = 40;
 
 // ----------------------------------------------------------------------------------- the document
@@ -34,32 +34,32 @@ pub fn section(heading: &str) -> String {
     part.split("\n## ").next().expect("a part").to_owned()
 }
 
-/// The fenced blocks of a text: their language, and what is in them.
+/// The fenced blocks of a text: language and contents.
 fn blocks(text: &str) -> Vec<(&str, &str)> {
     let parts = text.split("\n```").skip(1).step_by(2);
     parts.map(|block| block.split_once('\n').expect("a line")).collect()
 }
 
-/// The block in a language.
+/// The block in this language.
 pub fn block<'a>(section: &'a str, language: &str) -> &'a str {
     let found = blocks(section).into_iter().find(|(of, _)| *of == language);
     found.expect(language).1
 }
 
-/// The calls behind a prompt.
+/// The calls after a prompt.
 pub fn calls(text: &str) -> Vec<&str> {
     text.lines().filter_map(|line| line.strip_prefix("> ")).collect()
 }
 
-/// What is set as code within the text, without blocks.
+/// Code within the text, outside blocks.
 pub fn spans(text: &str) -> Vec<String> {
     let outside: String = text.split("\n```").step_by(2).collect();
     let spans = outside.split('`').skip(1).step_by(2);
     spans.map(|span| span.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
 }
 
-/// The old call of a section about a script, and the new one; if asked, in a window of a second instead of the one
-/// shown.
+/// The old call of a section about a script, and the new one; with `in_a_second`, in a window of a second instead of
+/// the one shown.
 fn script(heading: &str, in_a_second: bool) -> [Words; 2] {
     let section = section(heading);
     let spans = spans(&section);
@@ -74,7 +74,7 @@ fn script(heading: &str, in_a_second: bool) -> [Words; 2] {
 
 // --------------------------------------------------------------------------------------- requests
 
-/// Whether a request passed: what our scripts and commands answer, or with five integers redis-cell.
+/// Whether a request passed, by the answer of a script, a command, or (five integers) redis-cell.
 fn passed(reply: &Value) -> bool {
     match reply {
         Value::Int(answer) => *answer == 1,
@@ -84,7 +84,7 @@ fn passed(reply: &Value) -> bool {
     }
 }
 
-/// A burst of each call in turn: how many passed, and when that was.
+/// Sends a burst of each call in turn. Returns how many passed, and when.
 fn burst<const N: usize>(
     client: &mut Client,
     calls: &[Words; N],
@@ -98,8 +98,9 @@ fn burst<const N: usize>(
     (count, when)
 }
 
-/// Bursts on a fresh server, the first in one millisecond whose part of a second is in this range, the others so many
-/// ms after it. How many passed of each, and when. Starts anew where the machine was too slow.
+/// Sends bursts to a fresh server: the first in a millisecond whose part of a second is in `begin`, the others as
+/// many ms after it as `later` says. Returns how many of each passed, and when. Starts anew when the machine was too
+/// slow.
 pub fn play<const N: usize>(
     client: &mut Client,
     calls: &[Words; N],
@@ -270,7 +271,7 @@ fn both_run_for_a_while_and_then_the_new_one() {
     assert!(passed(&client.run(ask)));
 }
 
-/// No snippet is left out: blocks are of the kinds above, and rules and calls within the text are right.
+/// No snippet is left out: blocks are of the kinds above, and rules and calls within the text are correct.
 #[test]
 fn every_snippet_runs() {
     let document = read(DOCUMENT);

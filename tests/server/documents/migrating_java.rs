@@ -1,6 +1,6 @@
-//! `docs/migrating.md`, its Java libraries: models of a few lines, written after the sources of Spring Cloud Gateway
-//! 4.3.5 and 5.0.1, Redisson 4.7.0 and Guava 33.4.8, and compared with them by hand. The calls that the document shows
-//! let as many through as they do.
+//! The Java libraries of `docs/migrating.md`: models of a few lines, written after the sources of Spring Cloud
+//! Gateway 4.3.5 and 5.0.1, Redisson 4.7.0 and Guava 33.4.8, and compared with them by hand. The calls in the
+//! document let as many through as the models.
 
 use testkit::{Reply, Server, Words, words};
 
@@ -8,7 +8,7 @@ use super::migrating::{AT_ANY_TIME, BURST, block, calls, play, section, spans};
 
 use crate::calls::{acquirex, timed};
 
-/// How many of a burst at each of these times a model lets through.
+/// How many requests of a burst at each of these times a model lets through.
 fn modelled(times: &[i64], mut passes: impl FnMut(i64) -> bool) -> Vec<[usize; 1]> {
     times.iter().map(|now_ms| [(0..BURST).filter(|_| passes(*now_ms)).count()]).collect()
 }
@@ -50,7 +50,7 @@ fn spring_cloud_gateway_lets_as_many_through_by_the_second() {
     let (counts, times) = play(&mut client, &call, 0..=20, &[1000, 2000]);
     assert_eq!(counts, [[20], [10], [10]]);
     assert_eq!(modelled(&times, gateway()), counts);
-    // Within a second none of its tokens comes.
+    // Within a second no token comes.
     let (counts, times) = play(&mut client, &call, 0..=20, &[550]);
     assert_eq!((counts[1], modelled(&times, gateway())[1]), ([5], [0]));
 }
@@ -74,7 +74,7 @@ fn redisson_lets_as_many_through() {
         passes
     });
     assert_eq!(redisson, counts);
-    // More than the rate, and waiting: in the server, but not in a script.
+    // More than the rate, and waiting in the server rather than in a script.
     let rule = "WINDOW 1s LIMIT 10 ALGO sliding";
     let denied = acquirex(&mut client, "more", format!("{rule} COST 11"));
     assert_eq!((denied.granted, denied.retry_after), (0, -1));
@@ -86,7 +86,7 @@ fn redisson_lets_as_many_through() {
     assert_eq!(Reply::of(&client.run(call)).granted, 1);
 }
 
-/// A RateLimiter of Guava: permits that it has saved, negative while the next request must wait.
+/// A RateLimiter of Guava: the permits it has saved, negative while the next request must wait.
 struct Guava {
     rate: f64,
     saved: f64,
@@ -98,7 +98,7 @@ impl Guava {
         Guava { rate, saved: rate, at_ms: 0 }
     }
 
-    /// For how long an acquisition must wait, if that is not too long.
+    /// How long an acquisition must wait; `None` if that is too long.
     fn wait_ms(&mut self, now_ms: i64, at_most_ms: i64) -> Option<i64> {
         let new = (now_ms - self.at_ms) as f64 * self.rate / 1000.0;
         self.saved = self.rate.min(self.saved + new);
@@ -126,7 +126,7 @@ fn guava_lets_as_many_through_after_the_same_waits() {
         assert_eq!(modelled(&times, |now_ms| guava.wait_ms(now_ms, 0).is_some()), counts, "{rate}");
         assert_eq!(counts[0], [expected], "{rate}");
     }
-    // A new one has nothing saved.
+    // A new one has no permits saved.
     let mut new = Guava { saved: 0.0, ..Guava::idle(5.0) };
     new.at_ms = 1000;
     assert_eq!(modelled(&[1000], |now_ms| new.wait_ms(now_ms, 0).is_some()), [[1]]);

@@ -1,4 +1,4 @@
-//! The documents: what they show runs as it stands, and does what they say.
+//! The documents: what they show runs as it stands and does what they say.
 
 mod logins;
 mod migrating;
@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// A call in a document, and the lines that follow it.
 pub struct Step {
-    /// As one types it in redis-cli.
+    /// The call as one types it in redis-cli.
     pub call: String,
     /// The reply as redis-cli shows it.
     expected: Vec<String>,

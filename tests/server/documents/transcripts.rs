@@ -1,4 +1,4 @@
-//! What users are told: the transcripts of the documents run as written, and the errors they list exist.
+//! Transcripts in the documents run as written, and the errors they list exist.
 
 use std::collections::HashSet;
 use std::fs;
@@ -8,8 +8,9 @@ use testkit::{Server, words};
 
 use crate::documents::{Step, read, transcripts};
 
-/// Whether a line of a reply is what the document shows. An integer above 1000 may be a time of which some has passed: it
-/// matches from 1000 less up to itself, rounded up to a whole second, as the document shows what passed for its writer.
+/// Whether a line of a reply matches the document. An integer above 1000 may be a time of which some has passed: it
+/// matches from 1000 less up to the number, rounded up to a whole second, since some time had passed for the writer
+/// of the document too.
 fn matches(expected: &str, got: &str) -> bool {
     const MARK: &str = "(integer) ";
     let number = |line: &str| {
@@ -44,7 +45,7 @@ fn transcripts_run_as_they_are_written() {
             let output = server.cli(&args.iter().map(String::as_str).collect::<Vec<_>>());
             let got: Vec<&str> = output.lines().collect();
             let same = match expected[..] {
-                // A recipe without a reply is one that works.
+                // A recipe without a reply must succeed.
                 [] => {
                     let first = got.first().map(|line| line.trim_start_matches("1) "));
                     first
@@ -84,7 +85,7 @@ fn numbers_match_by_the_rule() {
     }
 }
 
-/// Links between the documents lead somewhere, and nothing was left to be filled in.
+/// Links between the documents have targets, and no placeholder is left.
 #[test]
 fn links_and_numbers_are_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -106,7 +107,7 @@ fn links_and_numbers_are_there() {
     }
 }
 
-/// Commands in the text, without replies: they run as they stand.
+/// Commands in the text, shown without replies, run as they stand.
 #[test]
 fn the_commands_for_operators_run() {
     let server = Server::start();
@@ -122,7 +123,7 @@ fn the_commands_for_operators_run() {
     for call in calls {
         client.run(call);
     }
-    // The users that the page makes can do what it says, and no more.
+    // The users that the page creates can do what it says, and no more.
     client.run("AUTH app secret");
     client.take(1, "rl:k", RULE);
     assert!(client.error("RL.BLOCK rl:k FOR 1d").starts_with("NOPERM"));
@@ -133,7 +134,7 @@ fn the_commands_for_operators_run() {
 
 const RULE: &str = "WINDOW 1s LIMIT 1 ALGO bucket";
 
-/// Calls that are wrong, each in its own way. Words and keys are those of the document.
+/// Calls with one mistake each. Words and keys are those of the document.
 fn wrong_calls() -> Vec<String> {
     let mut calls: Vec<String> = [
         "RL.ACQUIRE k",
@@ -207,7 +208,7 @@ fn the_errors_that_are_listed_exist() {
         .collect();
     assert!(listed.len() >= 25, "only {}: {listed:?}", listed.len());
     for error in &listed {
-        // What came is an example.
+        // The values in the document are examples.
         let same = |line: &String| {
             let known = |text: &str| text.rsplit_once(", got '").map(|(known, _)| known.to_owned());
             line == error || (known(error).is_some() && known(line) == known(error))

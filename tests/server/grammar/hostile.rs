@@ -1,4 +1,4 @@
-//! Nonsense at great length: every call ends in an error or a valid reply, and errors write nothing.
+//! Long runs of nonsense: every call ends in an error or a valid reply, and errors write nothing.
 
 use redis::Value;
 use testkit::{Random, Reply, Server, Words, args};
@@ -60,7 +60,7 @@ const NUMBERS: &[&[u8]] = &[
     b"1\0",
 ];
 
-/// Windows that count are long, so that no key expires meanwhile.
+/// Windows that matter are long, so that no key expires during the test.
 const WINDOWS: &[&[u8]] = &[
     b"1d",
     b"10h",
@@ -120,7 +120,7 @@ fn random_key(random: &mut Random) -> Vec<u8> {
     if random.one_in(6) { random.bytes(30) } else { pick(random, KEYS) }
 }
 
-/// Mostly what could be a call, with a few things wrong.
+/// Mostly well-formed calls with a few mistakes.
 fn acquire_call(random: &mut Random) -> Vec<Vec<u8>> {
     let mut call = vec![b"RL.ACQUIRE".to_vec()];
     for _ in 0..random.below(4) + usize::from(!random.one_in(20)) {
@@ -154,7 +154,7 @@ fn acquire_call(random: &mut Random) -> Vec<Vec<u8>> {
 
 fn random_call(random: &mut Random) -> Words {
     let call = match random.below(10) {
-        // Bytes without any sense. No digits first, which could be a short window.
+        // Random bytes. They never begin with digits, which could be a short window.
         0 => {
             let mut call = vec![b"RL.ACQUIRE".to_vec()];
             call.extend((0..random.below(12)).map(|_| [b"x".to_vec(), random.bytes(20)].concat()));

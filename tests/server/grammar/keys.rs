@@ -1,4 +1,4 @@
-//! What stands before the rules: keys, how many there are, and what is refused as one. None of it changes anything.
+//! What stands before the rules: keys, how many there are, and what is refused as a key. No refusal changes anything.
 
 use testkit::{Reply, Server, words};
 
@@ -17,7 +17,7 @@ const BY_HAND: [(&str, &str); 4] = [
     ("RL.EXEMPT", "FOR 1h"),
 ];
 
-/// A command refuses as a key what its caller may have meant as an option.
+/// A command refuses a key that its caller may have meant as an option.
 #[test]
 fn option_words_are_no_keys_where_they_could_be_options() {
     let spellings = |word: &str| [word.to_owned(), word.to_lowercase()];
@@ -55,7 +55,7 @@ fn option_words_are_no_keys_where_they_could_be_options() {
     });
 }
 
-/// Where keys stand at fixed places, and none of their words can be an option, they may be called as they like.
+/// Commands whose keys stand at fixed places take any word as a key.
 #[test]
 fn other_option_words_are_keys() {
     let server = Server::start();
@@ -114,7 +114,7 @@ fn misplaced_options_do_not_slip_through() {
                 refusals.refuse(&format!("RL.ACQUIRE k {pair} {RULE}"), &line);
             }
         }
-        // As one argument it is a key like any other, and so is what only begins like a word.
+        // In quotes the text is a key like any other, and so is a word that only begins like an option.
         for key in ["k COST 5", "COSTS", "COST ", "WINDOW ", "WINDOW\0", "IDS", "WINDOW 1s"] {
             for command in
                 [words("RL.ACQUIRE").arg(key).then(CLOSED), words("RL.PEEK").arg(key).arg(CLOSED)]
@@ -126,7 +126,7 @@ fn misplaced_options_do_not_slip_through() {
     });
 }
 
-/// How one types it the first time. Whatever the words are, WINDOW is among what the server takes for keys.
+/// A first attempt as users type it. Whatever the words are, the server takes WINDOW for a key.
 #[test]
 fn words_typed_as_arguments_are_told_how_rules_are_written() {
     with_refusals(50, |refusals| {
@@ -147,7 +147,7 @@ fn words_typed_as_arguments_are_told_how_rules_are_written() {
                     refusals.refuse(&format!("{form} {keys} {rules}"), NOT_QUOTED);
                 }
             }
-            // Without WINDOW the last word is what should be rules.
+            // Without WINDOW the last word should be the rules.
             let line = "ERR syntax error, expected a rule that starts with WINDOW after the keys";
             for rules in ["LIMIT 5 ALGO bucket", "x", "''", "'  '", "'LIMIT 5'"] {
                 refusals.refuse(&format!("{form} k {rules}"), line);

@@ -1,5 +1,5 @@
-//! What is refused, and in which words: options and their values, keys, rules as one argument, nonsense. None of it changes
-//! anything.
+//! What is refused, and in which words: options and their values, keys, rules in one argument, nonsense. No refusal
+//! changes anything.
 
 use testkit::{Client, Server};
 
@@ -9,7 +9,7 @@ mod options;
 mod remembered;
 mod rules_argument;
 
-/// A rule to which a test adds what is wrong.
+/// A correct rule, to which tests add mistakes.
 pub const RULE: &str = "WINDOW 1s LIMIT 1 ALGO bucket";
 /// The commands that take rules in one argument.
 pub const FORMS: [&str; 2] = ["RL.ACQUIREX", "RL.PEEK"];
@@ -20,14 +20,14 @@ pub const WORDS: [&str; 18] = [
     "RESERVE", "TIMEOUT", "FORCE", "WITHKEYS", "FOR", "SHADOW", "COUNT",
 ];
 
-/// Calls that are refused.
+/// Checks calls that are refused.
 pub struct Refusals {
     pub client: Client,
     count: usize,
 }
 
 impl Refusals {
-    /// A call, and the line that answers it.
+    /// Runs a call that must be answered by this error.
     pub fn refuse(&mut self, call: &str, line: &str) {
         assert_eq!(self.client.error(call), line, "for: {call}");
         self.count += 1;

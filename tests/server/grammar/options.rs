@@ -1,5 +1,5 @@
-//! What the commands refuse: each mistake that can be made with each option, and the line that answers it. None of
-//! it changes anything.
+//! What the commands refuse: every mistake with every option, and the error that answers it. No refusal changes
+//! anything.
 
 use testkit::{Server, args};
 
@@ -11,11 +11,11 @@ const NOT_IN_PEEK: [&str; 4] = ["XX", "RESERVE", "FORCE", "TIMEOUT"];
 /// An option of a rule or of a call: where it can stand, and what its value may be.
 struct Choice {
     word: &'static str,
-    /// A rule that it fits, without it.
+    /// A rule that the option fits, without the option.
     rule: &'static str,
     /// A good value.
     value: &'static str,
-    /// Values that are refused, and how the line goes on behind the word.
+    /// Values that are refused, and how the error goes on after the word.
     bad: &'static [&'static str],
     must_be: &'static str,
 }
@@ -139,7 +139,7 @@ fn empty_and_long_texts() {
     assert_eq!(client.error(format!("RL.RELEASE k ID {long}")), refused(&long[..64]));
     for form in FORMS {
         assert_eq!(client.error(format!("{form} k '{leases} {long}'")), refused(&long[..64]));
-        // Between two spaces there is no word, so the next one is the value.
+        // Two spaces hold no word between them, so the next word is the value.
         let line = client.error(format!("{form} k 'WINDOW  LIMIT 1 ALGO bucket'"));
         assert_eq!(line, "ERR WINDOW must be 1 to 315360000000 ms, got 'LIMIT'");
         for choice in OF_CALLS.iter().chain(OF_RULES).filter(|c| c.word != "WINDOW") {
@@ -166,7 +166,7 @@ fn options_given_twice() {
                 }
                 let line = format!("ERR syntax error, {word} is given twice");
                 refusals.refuse(&format!("{form} k '{rule} {pair} {pair}'"), &line);
-                // Apart, in any case, with another value.
+                // The second one stands apart, in other case, or with another value.
                 let lower = word.to_lowercase();
                 refusals
                     .refuse(&format!("{form} k '{rule} {pair} WITHKEYS {pair}'"), &misplaced(word));
@@ -282,7 +282,7 @@ fn options_out_of_place() {
                 refusals.refuse(&format!("{form} k '{RULE} {word} 5'"), &line);
                 refusals.refuse(&format!("{form} k '{RULE} WITHKEYS {word}'"), &line);
             }
-            // A call's option inside a rule ends it.
+            // An option of the call ends the rule.
             refusals.refuse(
                 &format!("{form} k 'WINDOW 1s LIMIT 1 WITHKEYS ALGO bucket'"),
                 "ERR syntax error, rule 1 has no ALGO",

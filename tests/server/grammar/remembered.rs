@@ -1,4 +1,4 @@
-//! Strings of rules that were parsed before are not parsed again, and what is remembered of them is what they say.
+//! The module does not parse a string of rules again that it has parsed before, and remembers it right.
 
 use testkit::{Client, Reply, Server, words};
 
@@ -6,9 +6,9 @@ use crate::calls::{acquirex, info, peek};
 use crate::policies::{call, set};
 use crate::waiting::{Waiter, no_waiters};
 
-/// As many strings as the server remembers, at most.
+/// How many strings the module remembers at most.
 const PLACES: i64 = 256;
-/// What one of them takes at most, all in all.
+/// How much memory one of them takes at most.
 const ENTRY_BYTES: i64 = 4096;
 
 fn parsed(client: &mut Client) -> i64 {
@@ -19,7 +19,7 @@ fn remembered(client: &mut Client) -> i64 {
     client.info_number("rl", "rl_rules_remembered")
 }
 
-/// How many strings these calls parsed.
+/// How many strings were parsed during these calls.
 fn parses(client: &mut Client, calls: impl FnOnce(&mut Client)) -> i64 {
     let before = parsed(client);
     calls(client);
@@ -32,17 +32,17 @@ fn a_string_that_is_repeated_is_not_parsed_again() {
     let mut client = server.client();
     assert_eq!((parsed(&mut client), remembered(&mut client)), (0, 0));
     let rule = "WINDOW 10d LIMIT 5000 ALGO sliding NAME login";
-    // It is remembered when it comes for the second time.
+    // A string is remembered when it comes for the second time.
     for (calls, parsed_so_far, remembered_now) in [(1, 1, 0), (1, 2, 1), (1000, 2, 1)] {
         for _ in 0..calls {
             assert!(acquirex(&mut client, "k", rule).is_grant());
         }
         assert_eq!((parsed(&mut client), remembered(&mut client)), (parsed_so_far, remembered_now));
     }
-    // Each call was a call.
+    // All of them count as calls.
     assert_eq!(info(&mut client, "k", "used"), 1002);
     assert_eq!(client.info("rl", "rl_name_login"), "granted=1002,denied=0,shadow_denied=0");
-    // Whatever the keys are, and for each command on its own.
+    // The keys do not matter, and each command remembers on its own.
     let other = parses(&mut client, |client| {
         acquirex(client, "a", rule);
         acquirex(client, "a b c", rule);
@@ -53,7 +53,7 @@ fn a_string_that_is_repeated_is_not_parsed_again() {
         (0..10).for_each(|_| assert!(peek(client, "k", rule).is_grant()));
     });
     assert_eq!((peeked, remembered(&mut client)), (2, 2));
-    // Commands whose words are arguments have nothing to do with it.
+    // Commands that take each word as an argument neither use nor fill the memory.
     let none = parses(&mut client, |client| {
         client.run(format!("RL.ACQUIRE k {rule}").replace(" NAME login", ""));
         client.run("RL.REFUND k COST 1");
@@ -69,7 +69,7 @@ fn a_string_that_is_repeated_is_not_parsed_again() {
     }
 }
 
-/// The same string byte by byte, and nothing else, whatever it means.
+/// Only the same bytes are recognised, not other strings of the same meaning.
 #[test]
 fn only_equal_strings_are_the_same() {
     let server = Server::start();
@@ -92,14 +92,14 @@ fn only_equal_strings_are_the_same() {
         });
         assert_eq!(reply, 1, "{other:?}");
     }
-    // What one command takes and the other refuses.
+    // Strings that one command takes and the other refuses.
     let timed = "WINDOW 10d LIMIT 5 ALGO sliding TIMEOUT 0";
     for _ in 0..4 {
         assert!(acquirex(&mut client, "t", timed).is_grant());
         let line = client.error(format!("RL.PEEK t '{timed}'"));
         assert_eq!(line, "ERR syntax error, TIMEOUT belongs to RL.ACQUIREX, not RL.PEEK");
     }
-    // Errors and strings that are long or have many rules are read anew, to the same end.
+    // Strings with errors, long strings and those with many rules are parsed each time, with the same result.
     let many = format!("{rule} ").repeat(17);
     let keys = (0..17).map(|i| format!("k{i}")).collect::<Vec<_>>().join(" ");
     let long = format!("{rule}{}", " ".repeat(1024));
@@ -114,7 +114,7 @@ fn only_equal_strings_are_the_same() {
     assert_eq!((again, remembered(&mut client)), (9, before));
 }
 
-/// The largest strings that are remembered, each twice in a row so that it is.
+/// The largest strings that can be remembered, each sent twice in a row so that it is.
 #[test]
 fn ten_thousand_strings_take_no_more_memory_than_there_is_for_them() {
     const STRINGS: usize = 10_000;
@@ -122,7 +122,7 @@ fn ten_thousand_strings_take_no_more_memory_than_there_is_for_them() {
     let mut client = server.client();
     let name = "n".repeat(15);
     let keys = (0..16).map(|i| format!("k{i}")).collect::<Vec<_>>().join(" ");
-    // Each with a limit of its own, which the answer tells.
+    // Each string has a limit of its own, which the answer shows.
     let text = |i: usize| {
         let rule = format!("WINDOW 10d LIMIT {} ALGO concurrency NAME {name} ", i + 1);
         format!("{}ID {}", rule.repeat(16), "i".repeat(45))
@@ -145,11 +145,11 @@ fn ten_thousand_strings_take_no_more_memory_than_there_is_for_them() {
     let grown = client.info_number("memory", "used_memory") - half;
     assert_eq!(parsed(&mut client), 2 * STRINGS as i64);
     let (count, bytes) = (remembered(&mut client), client.info_number("rl", "rl_rules_memory"));
-    // So many strings leave hardly a place without one.
+    // This many strings leave hardly a place empty.
     assert!((PLACES * 9 / 10..=PLACES).contains(&count), "{count}");
     assert!((count * 2000..PLACES * ENTRY_BYTES).contains(&(bytes - empty)), "{bytes}, {empty}");
     assert!(grown < 200_000, "{grown} bytes for the second half");
-    // Costs and IDs that change with each call push out nothing.
+    // Strings with costs and IDs that change with each call push out no others.
     let moved = parses(&mut client, |client| {
         for i in 0..1000 {
             client.run(words("RL.PEEK k").arg(format!("WINDOW 10d LIMIT 5 ALGO fixed COST {i}")));
@@ -159,7 +159,7 @@ fn ten_thousand_strings_take_no_more_memory_than_there_is_for_them() {
     assert_eq!(moved, 1000);
 }
 
-/// Policies and `rl.enforce` change what a call does, not what is remembered of its string.
+/// Policies and `rl.enforce` change what a call does, not what its string means.
 #[test]
 fn policies_come_and_go_and_leave_no_trace() {
     let server = Server::start();
@@ -177,7 +177,7 @@ fn policies_come_and_go_and_leave_no_trace() {
             assert_eq!((reply.granted, reply.limit), (1, 0), "only watched");
             client.run("RL.POLICY DEL api");
             assert_eq!(named(client, &key).limit, 5);
-            // Only watched for as long as the configuration says.
+            // Calls are only watched while the configuration says so.
             client.run("CONFIG SET rl.enforce shadow");
             (0..5).for_each(|_| assert!(named(client, &key).is_grant()));
             client.run("CONFIG SET rl.enforce yes");
@@ -188,7 +188,7 @@ fn policies_come_and_go_and_leave_no_trace() {
     assert_eq!(nothing_parsed, 0, "it was the remembered string");
 }
 
-/// A script calls while its policies change, with the string that another call left.
+/// Policies change within a script, between calls with the same string.
 #[test]
 fn scripts_see_the_string_as_it_is() {
     let server = Server::start();
@@ -212,7 +212,7 @@ fn scripts_see_the_string_as_it_is() {
     assert_eq!(acquirex(&mut client, "k", rule).limit, 5);
 }
 
-/// A waiter looks again and again, within the calls of others, by the string that it came with.
+/// The module looks at a waiter again and again, within the calls of others, by the string it came with.
 #[test]
 fn waiters_look_by_their_own_string() {
     let server = Server::start();
@@ -221,7 +221,7 @@ fn waiters_look_by_their_own_string() {
         |id: &str| format!("WINDOW 10d LIMIT 1 ALGO concurrency NAME plan ID {id} TIMEOUT 10m");
     for pushed_out in [false, true] {
         assert!(acquirex(&mut client, "k", lease("holder")).is_grant());
-        // Nobody waits within a transaction, and behind it the string of each is remembered.
+        // No call waits within a transaction; after it the string of each is remembered.
         for id in ["a", "b", "c"] {
             let call = words("RL.ACQUIREX k").arg(lease(id));
             client.pipeline(["MULTI".into(), call.clone(), call, "EXEC".into()]);
@@ -240,7 +240,7 @@ fn waiters_look_by_their_own_string() {
                 client.pipeline([other.clone(), other].map(|other| words("RL.PEEK x").arg(other)));
             }
         }
-        // Each is served by the numbers of that moment.
+        // Each is served by the numbers of its moment.
         client.run("RL.POLICY SET plan WINDOW 10d LIMIT 2 ALGO concurrency");
         assert_eq!(waiters[0].reply().limit, 2);
         client.run("RL.POLICY DEL plan");

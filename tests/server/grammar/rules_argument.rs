@@ -1,4 +1,4 @@
-//! Rules and options in one argument: what separates its words, and any bytes at any length.
+//! Rules and options in one argument: what separates words, and any bytes of any length.
 
 use redis::Value;
 use testkit::{Random, Reply, Server, Words, line_of, words};
@@ -8,11 +8,11 @@ use crate::grammar::FORMS;
 
 const RULE: &str = "WINDOW 10d LIMIT 5 ALGO sliding COST 2";
 
-/// What separates words: these four, alone or together.
+/// These four separate words, alone or together.
 const SPACES: [&str; 10] =
     [" ", "\t", "\r", "\n", "\r\n", "\n\r\t ", "  ", "\t\t\t", " \n ", "\n\n"];
 
-/// Other white space, in ASCII and in UTF-8, and what only looks like it.
+/// Other white space in ASCII and UTF-8, and characters that only look like white space.
 const OTHERS: [&str; 12] = [
     "\u{b}", "\u{c}", "\0", "\u{1c}", "\u{85}", "\u{a0}", "\u{1680}", "\u{2003}", "\u{2028}",
     "\u{3000}", "\u{feff}", "\u{8}",
@@ -55,7 +55,7 @@ fn no_other_byte_separates_words() {
     }
 }
 
-/// It is part of a word, and refused wherever it stands.
+/// Such a character is part of a word, and refused wherever it stands.
 #[test]
 fn other_white_space_is_part_of_a_word() {
     let server = Server::start();
@@ -112,7 +112,7 @@ fn as_many_rules_as_there_can_be_keys() {
         (0..count).map(rule).collect::<String>()
     };
     let keys = |count: usize| (0..count).map(|i| format!("k{i}")).collect::<Vec<_>>().join(" ");
-    // Each key has its own: the last one binds, with the lowest limit.
+    // Each key has a rule of its own: the last one binds, having the lowest limit.
     let reply = acquirex(&mut client, &keys(1024), rules(1024));
     assert_eq!((reply.granted, reply.limit, reply.remaining, reply.key), (1, 3977, 3976, 1023));
     let reply = peek(&mut client, &keys(1024), rules(1024));
@@ -138,13 +138,13 @@ fn as_many_rules_as_there_can_be_keys() {
                 assert_eq!(error(&keys(count), &too_many), "ERR at most 1024 rules");
             }
         }
-        // The keys come first.
+        // Too many keys are refused before the rules are read.
         assert_eq!(error(&keys(1025), &rules(1)), "ERR at most 1024 keys, got 1025");
     }
     assert_eq!(client.text("DEBUG DIGEST"), before);
 }
 
-/// A megabyte of anything is shown cut.
+/// An error shows only the beginning of a megabyte.
 #[test]
 fn long_arguments_are_shown_cut() {
     const MEGABYTE: usize = 1 << 20;
@@ -187,14 +187,14 @@ fn long_arguments_are_shown_cut() {
             assert_eq!(got, line, "{form} {:?}", &rules[..20]);
         }
     }
-    // What is only long is a call like any other.
+    // A long but correct argument is a call like any other.
     let spaced =
         format!("{0}{1}{0}", " ".repeat(MEGABYTE / 2), RULE.replace(' ', &"\t".repeat(99)));
     assert_eq!(acquirex(&mut client, "k", &spaced).remaining, 3);
     assert_eq!(peek(&mut client, "k", &spaced).remaining, 1);
 }
 
-/// Parts of rules, right and wrong, and bytes without sense.
+/// Parts of rules, right and wrong, mixed with random bytes.
 fn nonsense(random: &mut Random) -> Vec<u8> {
     const PARTS: [&str; 35] = [
         "WINDOW",

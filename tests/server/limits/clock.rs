@@ -1,7 +1,7 @@
-//! A server whose clock is stepped by an hour, in either direction: nobody is blocked for longer than a window, nobody gets
-//! more than a fresh limiter would give, and a replica, whose clock stays, agrees.
+//! The server's clock steps by an hour, in either direction: no client is denied for longer than a window, none gets
+//! more than a fresh limiter would give, and a replica, whose clock does not step, agrees.
 //!
-//! The clock is stepped by a small library, `stepped_clock.c`, that is put in front of libc's.
+//! A small library, `stepped_clock.c`, preloaded before libc, steps the clock.
 
 use std::fs;
 use std::io::Write as _;
@@ -19,11 +19,11 @@ use crate::calls::{acquirex, capacity, info, peek};
 const HOUR_S: i64 = 3600;
 const WINDOW_MS: i64 = 400;
 const LIMIT: u64 = 5;
-/// What measuring from outside adds.
+/// How much measuring from outside may add.
 const MARGIN_MS: i64 = 60;
 const ALGORITHMS: [&str; 6] = ["sliding", "bucket", "leaky", "fixed", "counter", "concurrency"];
 
-/// Builds the library that takes the place of the clock.
+/// Builds the library that replaces the clock.
 fn library() -> &'static Path {
     static BUILT: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
     let build = || {
@@ -38,7 +38,7 @@ fn library() -> &'static Path {
     &BUILT.get_or_init(build).1
 }
 
-/// A primary whose clock can be stepped, with a replica whose clock stays.
+/// A primary whose clock the test can step, and a replica whose clock it leaves alone.
 pub struct Pair {
     pub primary: Server,
     replica: Server,
@@ -61,10 +61,10 @@ impl Pair {
         Pair { primary, replica, file, offset_s: 0, _dir: dir }
     }
 
-    /// Steps the primary's clock, and waits until the module sees it: some servers read the clock once in a while.
+    /// Steps the primary's clock, and waits until the module sees it: some servers read the clock only now and then.
     pub fn step(&mut self, client: &mut Client, by_s: i64) {
         self.offset_s += by_s;
-        // In place: the server has the file mapped.
+        // The file is written in place, since the server has mapped it.
         let mut file = fs::File::options().write(true).open(&self.file).expect("the clock");
         file.write_all(&self.offset_s.to_ne_bytes()).expect("the clock");
         wait_for("the step", || {
@@ -87,13 +87,13 @@ impl Pair {
     }
 }
 
-/// A rule of an algorithm; calls of `concurrency` hold a lease each.
+/// A rule of this algorithm. Each call of `concurrency` holds a lease of its own.
 fn rule(algorithm: &str, number: usize) -> String {
     let id = if algorithm == "concurrency" { format!("ID {number}") } else { String::new() };
     format!("WINDOW {WINDOW_MS} LIMIT {LIMIT} ALGO {algorithm} {id}")
 }
 
-/// Takes what there is, at most twice the capacity.
+/// Takes all permits there are, at most twice the capacity.
 fn drain(client: &mut Client, algorithm: &str, ids: &mut usize) -> i64 {
     let most = 2 * capacity(algorithm, LIMIT);
     let mut granted = 0;
@@ -113,13 +113,13 @@ fn most(algorithm: &str, within: Duration) -> i64 {
     let refilled = within.as_millis() as i64 * limit / WINDOW_MS + 1;
     match algorithm {
         "bucket" | "leaky" => full + refilled,
-        // A boundary may lie in between.
+        // A window may end in between.
         "fixed" => full * (2 + within.as_millis() as i64 / WINDOW_MS),
         _ => full * (1 + within.as_millis() as i64 / WINDOW_MS),
     }
 }
 
-/// How long until a denied caller who does as told is granted.
+/// Asserts that a denied caller who waits as long as it is told is granted soon enough.
 fn waits_at_most(client: &mut Client, algorithm: &str, ids: &mut usize) {
     let windows = if algorithm == "counter" { 2 } else { 1 };
     let begun = Instant::now();
@@ -143,7 +143,7 @@ fn a_step_blocks_nobody_for_long_and_mints_nothing() {
     let mut client = pair.primary.client();
     let mut ids = 0;
     for algorithm in ALGORITHMS {
-        // Back: what is in use stays in use, for no longer than before.
+        // A step back: permits in use stay in use, for no longer than before.
         let begun = Instant::now();
         let mut granted = drain(&mut client, algorithm, &mut ids);
         pair.step(&mut client, -HOUR_S);
@@ -152,14 +152,15 @@ fn a_step_blocks_nobody_for_long_and_mints_nothing() {
         assert!(granted <= most_granted, "{algorithm}: {granted} granted after a step back");
         waits_at_most(&mut client, algorithm, &mut ids);
         pair.assert_alike();
-        // Forward: as good as new, and no better.
+        // A step forward: the limiter is like a fresh one, and no better.
         let begun = Instant::now();
         pair.step(&mut client, HOUR_S);
         let granted = drain(&mut client, algorithm, &mut ids);
         let range = capacity(algorithm, LIMIT)..=most(algorithm, begun.elapsed());
         assert!(range.contains(&granted), "{algorithm}: {granted} granted after a step forward");
         pair.assert_alike();
-        // To and fro: each step back finds it used up, and each step forward gives what a fresh one has.
+        // Steps to and fro: each step back finds the limiter used up, and each step forward gives what a fresh one
+        // has.
         for _ in 0..3 {
             let begun = Instant::now();
             pair.step(&mut client, HOUR_S);
@@ -193,7 +194,7 @@ fn a_block_and_an_exemption_last_as_long_as_they_were_laid_for() {
             let wait = waits(&mut client, key);
             assert!(wait <= 400, "{key} is blocked for {wait} ms");
         }
-        // What is found ahead of the clock is corrected by the first call.
+        // The first call corrects times that lie ahead of the clock.
         assert!(acquirex(&mut client, "exempt", rule).is_grant());
         for key in ["held", "locked"] {
             let reply = acquirex(&mut client, key, rule);
@@ -207,12 +208,12 @@ fn a_block_and_an_exemption_last_as_long_as_they_were_laid_for() {
         for key in ["held", "locked"] {
             assert!(acquirex(&mut client, key, rule).is_grant(), "{key} is still blocked");
         }
-        // Exempt no longer: three permits and no more.
+        // The exemption is over: three permits and no more.
         let granted = (0..6).filter(|_| acquirex(&mut client, "exempt", rule).is_grant()).count();
         assert!(granted <= 3, "{granted} after the exemption");
         pair.assert_alike();
     }
-    // Forward: over.
+    // After a step forward it is over.
     client.run("RL.BLOCK held FOR 30m");
     pair.step(&mut client, HOUR_S);
     assert_eq!(waits(&mut client, "held"), 0);
@@ -236,7 +237,7 @@ fn leases_end_a_window_after_they_were_taken_whatever_the_clock_does() {
     thread::sleep(Duration::from_millis(400 + MARGIN_MS as u64));
     assert!(take(&mut client, "c").is_grant(), "a lease outlived its window");
     pair.assert_alike();
-    // A holder who renews it holds it, wherever the clock goes; forward, all have ended.
+    // A holder that renews its lease keeps it wherever the clock goes. After a step forward all leases have ended.
     for by_s in [-HOUR_S, HOUR_S] {
         assert!(take(&mut client, "c").is_grant());
         pair.step(&mut client, by_s);
@@ -249,8 +250,8 @@ fn leases_end_a_window_after_they_were_taken_whatever_the_clock_does() {
     pair.assert_alike();
 }
 
-/// A clock that was a day ahead leaves no key behind for a day: the first call corrects the TTL with the limiter, even when
-/// it is denied.
+/// A clock that was a day ahead leaves no key behind for a day: the first call corrects the TTL together with the
+/// limiter, even when it is denied.
 #[test]
 fn a_ttl_steps_back_with_the_clock() {
     const DAY_S: i64 = 24 * HOUR_S;
@@ -261,7 +262,7 @@ fn a_ttl_steps_back_with_the_clock() {
     for algorithm in ALGORITHMS {
         let rule = format!("WINDOW 5s LIMIT 2 ALGO {algorithm}{}", ids(algorithm));
         assert!(acquirex(&mut client, algorithm, &rule).is_grant(), "{algorithm}");
-        // One that nothing is left of, which says of itself that it is void.
+        // A limiter in which nothing is left, and whose own state says that it is void.
         let refunded = format!("refunded:{algorithm}");
         acquirex(&mut client, &refunded, &rule);
         client.run(format!("RL.REFUND {refunded} COST 2"));

@@ -1,4 +1,4 @@
-//! `ALGO concurrency` and `RL.RELEASE`: permits that are held, by leases with names.
+//! `ALGO concurrency` and `RL.RELEASE`: leases with names hold permits.
 
 use std::sync::Mutex;
 use std::thread;
@@ -32,7 +32,7 @@ fn there_are_limit_holders_at_once_and_a_release_frees_at_once() {
     assert_eq!(client.int("RL.RELEASE k ID b"), 0, "only once");
     assert_eq!(take(&mut client, 3, "d"), (1, 0));
     assert_eq!(take(&mut client, 3, "b"), (0, 0));
-    // On several keys: ended where it is held; others are skipped and not created.
+    // RL.RELEASE on several keys ends the lease where it is held; it skips the other keys and creates none.
     acquirex(&mut client, "other", lease(1, "", "a"));
     client.take(1, "log", "WINDOW 10d LIMIT 3 ALGO sliding");
     assert_eq!(client.int("RL.RELEASE k other log missing ID a"), 2);
@@ -67,7 +67,7 @@ fn a_holder_that_vanished_frees_after_the_window() {
     let call = |id: &str| format!("RL.ACQUIREX k '{}'", lease(id));
     let (_, begin) = at_once(&mut client, &["DEL k"], &[&call("a"), &call("b")]);
     for ahead in [1, 0] {
-        // One ms before the end they still hold, from it on they do not.
+        // Before the end both leases are held, from it on neither is.
         sleep_until(&mut client, begin + 200 - ahead * 60);
         let reply = acquirex(&mut client, "k", lease("c"));
         let now = client.time_ms();
@@ -92,7 +92,7 @@ fn the_same_id_renews_cost_and_end() {
         assert_eq!((reply.granted, reply.remaining), (granted, remaining), "COST {n}");
         assert_eq!(info(&mut client, "k", "entries"), 1);
     }
-    // Beside others: what they hold is in the way, what it holds itself is not.
+    // Permits that others hold are in the way of a renewal, its own are not.
     assert!(acquirex(&mut client, "k", lease(5, &cost(3), "b")).is_grant());
     assert!(!acquirex(&mut client, "k", lease(5, &cost(3), "a")).is_grant());
     assert_eq!(info(&mut client, "k", "used"), 4, "the denied renewal left the lease as it was");
@@ -135,7 +135,7 @@ fn a_limit_is_lowered_below_the_holders_and_raised_again() {
     }
     assert_eq!(take(&mut client, 2, "e"), (0, 0));
     assert_eq!(take(&mut client, 2, "a"), (1, 0), "who holds goes on");
-    // What costs nothing renews nothing either: the own lease is among those that are too many.
+    // COST 0 renews nothing, so the caller's own lease counts among those above the limit.
     let reply = acquirex(&mut client, "k", lease(3, "COST 0", "a"));
     assert_eq!(reply.granted, 0);
     assert!((863_990_000..=864_000_000).contains(&reply.retry_after), "{reply:?}");
@@ -155,7 +155,7 @@ fn ids_are_any_bytes_but_white_space_and_never_share() {
     let mut client = server.client();
     let long = [b'i'; 255];
     let other = [&long[..254], b"j"].concat();
-    // Each byte alone and beside others, words, and the longest.
+    // IDs of each byte alone and beside others, words, and the longest ID.
     let single = (0..=255u8).filter(|byte| !b" \t\r\n".contains(byte));
     let ids: Vec<Vec<u8>> = single
         .flat_map(|byte| [vec![byte], vec![byte, byte], vec![b'a', byte, b'z']])
@@ -173,7 +173,7 @@ fn ids_are_any_bytes_but_white_space_and_never_share() {
         assert_eq!(client.int(words("RL.RELEASE k ID").arg(id)), 1, "{id:?}");
     }
     assert_eq!(info(&mut client, "k", "used"), 0);
-    // None that could not be given in a rules argument, where it would be two words.
+    // RL.RELEASE refuses IDs that would be two words in a rules argument.
     let refused = "ERR ID must be 1 to 255 bytes without white space, got ";
     for (id, shown) in [
         (&b"a b"[..], r"'a b'"),
@@ -200,7 +200,7 @@ fn leases_and_releases_survive() {
             assert!(acquirex(client, "k", lease).is_grant(), "{id}");
         }
         assert_eq!(client.int("RL.RELEASE k ID b"), 1);
-        // One that was emptied.
+        // A limiter whose leases were all released.
         acquirex(client, "empty", lease(1, "", "x"));
         client.run("RL.RELEASE empty ID x");
     };
@@ -227,7 +227,7 @@ fn leases_and_releases_are_replicated() {
         if random.one_in(3) {
             return words(&format!("RL.RELEASE {keys} ID {id}"));
         }
-        // Long, and so short that they end meanwhile on a key that others keep.
+        // Some windows are long, and some so short that leases end during the test on a key that others keep.
         let window = random.pick(&["1ms", "10ms", "1h", "1d"]);
         let (limit, cost) = (random.below(8), random.below(3));
         words(&format!(
@@ -236,7 +236,7 @@ fn leases_and_releases_are_replicated() {
     };
     let calls: Vec<Words> = (0..2000).map(|_| call()).collect();
     acquirex(&mut client, "a b c d", lease(100, "", "keeper"));
-    // Half before the replica syncs, half as a stream.
+    // Half of the calls run before the replica syncs, half reach it as a stream.
     let replica = Server::builder().replica_of(&primary);
     let (before, after) = calls.split_at(1000);
     client.pipeline(before.to_vec()).into_iter().for_each(|reply| drop(reply.expect("a reply")));
@@ -257,7 +257,7 @@ fn leases_and_releases_are_replicated() {
     }
 }
 
-/// From their own logs: a permit is held at least from the reply to the release.
+/// The clients' own logs tell: a permit is held at least from the reply until the release is sent.
 #[test]
 fn thirty_threads_never_hold_more_than_the_limit() {
     const LIMIT: i64 = 5;
@@ -287,7 +287,7 @@ fn thirty_threads_never_hold_more_than_the_limit() {
         }
     });
     let mut log = log.into_inner().expect("no panic");
-    // At the same instant the end counts first.
+    // At the same instant an end counts before a beginning.
     log.sort();
     let (mut held, mut highest) = (0, 0);
     for (_, change) in &log {

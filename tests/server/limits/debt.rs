@@ -8,7 +8,7 @@ use testkit::{Reply, Server, field, int, words};
 
 use crate::calls::{COUNTING, acquirex, at_once, info, outcome, peek, rule, timed};
 
-/// The n-th caller is told to wait until exactly the moment of the n-th permit, however many ask at once.
+/// Each of several callers is told to wait until exactly the moment of its own permit, however many ask at once.
 #[test]
 fn reservations_come_due_at_exactly_the_rate() {
     const CALLERS: usize = 8;
@@ -19,7 +19,7 @@ fn reservations_come_due_at_exactly_the_rate() {
         let (burst, options) = if algorithm == "leaky" { (1, "") } else { (4, " BURST 4") };
         let call =
             format!("RL.ACQUIREX k 'WINDOW 1s LIMIT {limit} ALGO {algorithm}{options} RESERVE 1m'");
-        // The whole burst in one millisecond, which is then known.
+        // The whole burst falls into one millisecond, so the test knows when it began.
         let (replies, begin) = at_once(&mut client, &["DEL k"], &vec![call.as_str(); burst]);
         assert!(replies.iter().all(|reply| outcome(&Reply::of(reply)).3 == 0));
         let start = Barrier::new(CALLERS);
@@ -64,13 +64,13 @@ fn a_reservation_that_comes_due_too_late_is_denied_and_takes_nothing() {
     let expected =
         [(1, 1, 0, 0, 0), (1, 1, 0, 100, 0), (1, 1, 0, 200, 0), (0, 1, 0, 50, 0), (0, 1, 0, 50, 0)];
     assert_eq!(replies, expected);
-    // The later of two keys tells how long to wait; the first is for who has none to wait for.
+    // The key that comes due later tells how long to wait; the first key when there is nothing to wait for.
     let call = "RL.ACQUIREX a b 'WINDOW 1s LIMIT 10 ALGO leaky WINDOW 1s LIMIT 4 ALGO bucket BURST 2 RESERVE 10s'";
     let (replies, _) = at_once(&mut client, &["DEL a b"], &[call; 5]);
     let waits: Vec<i64> = replies.iter().map(|reply| Reply::of(reply).retry_after).collect();
-    // For a: 0, 100, 200, 300, 400. For b: 0, 0, 250, 500, 750.
+    // Key a: 0, 100, 200, 300, 400. Key b: 0, 0, 250, 500, 750.
     assert_eq!(waits, [0, 100, 250, 500, 750]);
-    // Denied by one key, it is taken from none.
+    // One key denies, so nothing is taken from the other.
     client.run("DEL a b");
     let rules = "WINDOW 10d LIMIT 1 ALGO leaky WINDOW 1s LIMIT 10 ALGO leaky RESERVE 5s";
     assert!(acquirex(&mut client, "a b", rules).is_grant());
@@ -89,7 +89,7 @@ fn a_batch_reserves_what_comes_due_in_time() {
     let free = format!("RL.ACQUIREX k '{rule} COST 0 RESERVE 550ms'");
     let (replies, _) = at_once(&mut client, &["DEL k"], &[&take, &reserve, &reserve, &free]);
     let replies: Vec<_> = replies.iter().map(|reply| outcome(&Reply::of(reply))).collect();
-    // The five of the next 500 ms, and then not one more; more than the capacity is in use.
+    // It reserves the five permits of the next 500 ms and not one more; more than the capacity is in use.
     assert_eq!(replies[..3], [(10, 10, 0, 0, 0), (5, 10, 0, 500, 0), (0, 10, 0, 50, 0)]);
     assert_eq!(replies[3].0, 0);
     let (replies, _) = at_once(&mut client, &["RL.EXEMPT k FOR 1h"], &[&reserve]);
@@ -120,11 +120,11 @@ fn reservations_work_in_transactions_and_scripts() {
 fn force_goes_into_debt_that_time_pays_back() {
     let server = Server::start();
     let mut client = server.client();
-    // A permit each 10 ms.
+    // A permit comes back every 10 ms.
     let rule = "WINDOW 100ms LIMIT 10 ALGO bucket";
     let force = format!("RL.ACQUIREX k '{rule} COST 30 FORCE'");
     let look = format!("RL.PEEK k '{rule}'");
-    // Cost 0 shows what is there, without the one that would be taken.
+    // COST 0 shows how many permits are there, and takes none of them.
     let count = format!("RL.PEEK k '{rule} COST 0'");
     let (replies, begin) = at_once(&mut client, &["DEL k"], &[&force, &look, "RL.INFO k"]);
     assert_eq!(outcome(&Reply::of(&replies[0])), (0, 10, 0, -1, 0));
@@ -158,7 +158,7 @@ fn force_takes_from_every_key_and_tells_whether_it_was_within_the_limits() {
         let mut force = |keys: &str, cost| acquirex(&mut client, keys, force(cost));
         assert_eq!(outcome(&force("a", 3)), (1, 5, 2, 0, 0), "{algorithm}");
         assert_eq!(outcome(&force("a", 2)), (1, 5, 0, 0, 0), "{algorithm}");
-        // a has no room, b has: both are taken from.
+        // Key a has no room and b has: FORCE takes from both.
         let reply = force("a b", 1);
         assert_eq!((reply.granted, reply.remaining, reply.key), (0, 0, 0), "{algorithm}");
         assert!(reply.retry_after > 0, "{algorithm}: {reply:?}");
@@ -166,12 +166,12 @@ fn force_takes_from_every_key_and_tells_whether_it_was_within_the_limits() {
         for (key, used) in [("a", 6), ("b", 1), ("c", 6)] {
             assert_eq!(info(&mut client, key, "used"), used, "{algorithm}: {key}");
         }
-        // Not forgiven: what is given back is what was too much.
+        // The debt is not forgiven: a refund pays it back first.
         client.run("RL.REFUND a COST 1");
         assert_eq!(peek(&mut client, "a", rule(algorithm, 5, "")).granted, 0);
         client.run("RL.REFUND a COST 1");
         assert_eq!(peek(&mut client, "a", rule(algorithm, 5, "")).granted, 1);
-        // Whatever a block says.
+        // FORCE takes permits despite a block.
         client.run("RL.BLOCK b FOR 1h");
         let reply = acquirex(&mut client, "b", format!("{} FORCE", rule(algorithm, 5, "")));
         assert_eq!((reply.granted, reply.remaining), (0, 0), "{algorithm}");

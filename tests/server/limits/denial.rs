@@ -1,4 +1,4 @@
-//! A denial changes nothing: not the data, not what is persisted or replicated, not what others watch.
+//! A denial changes nothing: neither the data, nor what is saved or replicated, nor what other clients watch.
 
 use redis::{PushKind, Value};
 use testkit::{Client, Server, acquire, bytes_of, wait_for_replica};
@@ -7,7 +7,7 @@ use crate::calls::{ALGORITHMS, long_rule};
 
 const RULE: &str = "WINDOW 10d LIMIT 1 ALGO sliding";
 
-/// All that a write would move.
+/// Everything that a write would change.
 #[derive(Debug, PartialEq)]
 struct Traces {
     changes: i64,
@@ -54,7 +54,7 @@ fn a_denial_is_neither_saved_nor_replicated() {
     }
     assert_eq!(traces(&mut client), before);
     assert_eq!(client.int("EXISTS absent"), 0);
-    // To be sure that a grant would have been seen: it moves all of them.
+    // A grant changes all of them, so the test would have noticed one.
     client.take(1, "absent", RULE);
     let after = traces(&mut client);
     assert_eq!(after.changes, before.changes + 1);
@@ -137,8 +137,8 @@ fn a_key_of_another_type_in_the_middle_deducts_nowhere() {
     assert_eq!(client.drain("a", rule), 2);
 }
 
-/// Grants above the resolution are recorded later than they were made. That is not a clock which stepped back, under
-/// whatever rule the key is asked next.
+/// A log records grants above its resolution at a later time than they were made. The next call must not take that
+/// for a clock that stepped back, whatever its rule.
 #[test]
 fn a_denial_writes_nothing_when_a_coarse_log_comes_under_an_exact_rule() {
     let server = Server::start();

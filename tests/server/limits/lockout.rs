@@ -1,4 +1,4 @@
-//! `BLOCK`: a key that lacked room goes on denying for a time.
+//! `BLOCK`: a key that denied a call for lack of room goes on denying for a time.
 
 use testkit::{Client, Reply, Server, field, int};
 
@@ -7,7 +7,7 @@ use crate::calls::{
     timed,
 };
 
-/// The recipe: ask, count only failures, lock for a time after the fifth.
+/// The recipe for failed logins: ask first, count only failures, block for a time after the fifth.
 #[test]
 fn a_block_denies_for_its_time_whatever_the_window_says() {
     let server = Server::start();
@@ -27,7 +27,7 @@ fn a_block_denies_for_its_time_whatever_the_window_says() {
         assert_eq!((reply.granted, reply.remaining), (0, 0), "{algorithm}");
         assert!((700..=900).contains(&reply.retry_after), "{algorithm}: {reply:?}");
         let end = begin + reply.retry_after;
-        // Nothing prolongs it or lifts it, when the window has long passed.
+        // Nothing prolongs or lifts the block, not even when the window is long over.
         sleep_until(&mut client, begin + 250);
         let others = [
             format!("RL.ACQUIREX k '{rule} BLOCK 700ms'"),
@@ -76,7 +76,7 @@ fn what_starts_a_block_and_what_does_not() {
             client.run(format!("{call} k '{}'", block(cost)));
             assert_eq!(blocked(&mut client), starts, "{algorithm}: {call} {cost}");
         }
-        // A grant that takes the last one starts none, unless forced.
+        // A grant of the last permit starts no block, unless it is forced.
         client.run("DEL k");
         client.run(format!("RL.ACQUIREX k '{}'", block(&format!("COST {full}"))));
         assert!(!blocked(&mut client), "{algorithm}");
@@ -84,7 +84,7 @@ fn what_starts_a_block_and_what_does_not() {
         client.run(format!("RL.ACQUIREX k '{}'", block(&format!("COST {full} FORCE"))));
         assert!(blocked(&mut client), "{algorithm}");
     }
-    // Of two keys, the one that lacks room is blocked, and only it.
+    // Of two keys, only the one that lacks room is blocked.
     client.run("FLUSHALL");
     client.take(3, "b", &rule("sliding", 3, ""));
     assert_eq!(acquirex(&mut client, "a b", rule("sliding", 3, "BLOCK 1h")).key, 1);

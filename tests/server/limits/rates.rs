@@ -1,10 +1,10 @@
-//! Rates above a permit a millisecond: a bucket holds at least what a millisecond brings, whatever its burst.
+//! Rates above one permit a millisecond: a bucket holds at least what a millisecond brings, whatever its burst.
 
 use testkit::{Client, Reply, Server, field, int};
 
 use crate::calls::{acquirex, at_once, info, peek, survives};
 
-/// What replies and RL.INFO show of a rule's capacity, and how many permits an idle limiter gives in one millisecond.
+/// How many permits an idle limiter gives at once, and its capacity in the reply and in RL.INFO.
 fn shown(client: &mut Client, rule: &str) -> [i64; 3] {
     client.run("DEL k");
     let reply = acquirex(client, "k", format!("{rule} UPTO 1000000"));
@@ -21,7 +21,7 @@ fn a_bucket_holds_what_a_millisecond_brings() {
         ("WINDOW 1s LIMIT 20000 ALGO bucket BURST 3", 20),
         ("WINDOW 1s LIMIT 20000 ALGO bucket BURST 50", 50),
         ("WINDOW 1ms LIMIT 7 ALGO leaky", 7),
-        // Up to 1000 a second it is what was asked for.
+        // Up to 1000 permits a second the capacity is what the rule asks for.
         ("WINDOW 1s LIMIT 1000 ALGO leaky", 1),
         ("WINDOW 1s LIMIT 1001 ALGO leaky", 2),
         ("WINDOW 1d LIMIT 5 ALGO bucket BURST 2", 2),
@@ -34,7 +34,7 @@ fn a_bucket_holds_what_a_millisecond_brings() {
 fn a_demand_below_the_rate_is_never_refused() {
     let server = Server::start();
     let mut client = server.client();
-    // Twenty in one millisecond.
+    // Twenty permits in one millisecond.
     let calls = ["RL.ACQUIREX k 'WINDOW 1s LIMIT 20000 ALGO leaky COST 4'"; 5];
     let (replies, _) = at_once(&mut client, &["DEL k"], &calls);
     assert!(replies.iter().all(|reply| Reply::of(reply).is_grant()), "{replies:?}");
@@ -50,7 +50,7 @@ fn burst_is_kept_as_it_was_set() {
         &["k"],
         |client| {
             assert_eq!(info(client, "k", "burst"), 3);
-            // Under the same LIMIT and WINDOW the burst is still its own.
+            // A policy with the same LIMIT and WINDOW still has a burst of its own.
             let reply = peek(client, "k", "WINDOW 10d LIMIT 2000000000 ALGO bucket BURST 2 COST 0");
             assert_eq!(reply.limit, 3);
         },

@@ -1,5 +1,5 @@
-//! Leases of those who hold already: what is renewed whatever others hold, what is kept while nothing denies, and `XX`,
-//! by which a holder learns that its lease is gone.
+//! Leases that are held already: which of them a call renews whatever others hold, which are kept, and `XX`, by which
+//! a holder learns that its lease is gone.
 
 use std::thread;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn lease(limit: u64, options: &str, id: &str) -> String {
     format!("WINDOW 10d LIMIT {limit} ALGO concurrency {options} ID {id}")
 }
 
-/// One that ends after so many ms.
+/// A rule for leases that end after this many ms.
 fn short(ms: u64, options: &str, id: &str) -> String {
     format!("WINDOW {ms} LIMIT 3 ALGO concurrency {options} ID {id}")
 }
@@ -55,7 +55,7 @@ fn whoever_holds_renews_however_far_the_limit_was_lowered() {
         assert_eq!(client.int(format!("RL.RELEASE k ID {id}")), 1);
         assert_eq!(peek(&mut client, "k", lease(2, "", "new")).granted, room, "after {id}");
     }
-    // What sheds them: LIMIT 0, a block, a release.
+    // LIMIT 0 and a block refuse a renewal; a release ends the lease.
     assert_eq!(acquirex(&mut client, "k", lease(0, "", "e")).retry_after, -1);
     client.run("RL.BLOCK k FOR 1h");
     let reply = acquirex(&mut client, "k", lease(2, "", "e"));
@@ -73,7 +73,7 @@ fn a_renewal_is_for_no_more_than_is_held() {
     let mut client = server.client();
     assert!(acquirex(&mut client, "k", lease(9, "COST 6", "a")).is_grant());
     assert!(acquirex(&mut client, "k", lease(9, "COST 3", "b")).is_grant());
-    // A cost above the capacity, for one who holds it.
+    // A lease whose cost is above the lowered capacity is renewed.
     assert_eq!(taken(&mut client, "k", &lease(4, "COST 6", "a")), (1, 4, 0));
     let reply = acquirex(&mut client, "k", lease(4, "COST 7", "a"));
     assert_eq!((reply.granted, reply.retry_after), (0, -1));
@@ -81,7 +81,7 @@ fn a_renewal_is_for_no_more_than_is_held() {
     let reply = acquirex(&mut client, "k", lease(4, "COST 4", "b"));
     assert!(reply.granted == 0 && reply.retry_after > 863_000_000, "{reply:?}");
     assert_eq!(info(&mut client, "k", "used"), 9, "denials left both as they were");
-    // UPTO: at least what it holds, whole acquisitions of it.
+    // UPTO grants at least as many whole acquisitions as fit into what the lease holds.
     for (options, granted, used) in
         [("COST 2 UPTO 9", 3, 9), ("COST 4 UPTO 9", 1, 7), ("UPTO 9", 4, 7), ("UPTO 3", 3, 6)]
     {
@@ -89,10 +89,10 @@ fn a_renewal_is_for_no_more_than_is_held() {
         assert_eq!(reply.granted, granted, "{options}");
         assert_eq!(info(&mut client, "k", "used"), used, "{options}");
     }
-    // Less is renewed as well, and frees.
+    // A renewal for less succeeds as well, and frees the rest.
     assert_eq!(taken(&mut client, "k", &lease(4, "COST 1", "a")), (1, 4, 0));
     assert_eq!(info(&mut client, "k", "used"), 4);
-    // No block begins where somebody renews.
+    // A renewal begins no block.
     let reply = acquirex(&mut client, "k", lease(1, "COST 3 BLOCK 1h", "b"));
     assert_eq!((reply.granted, info(&mut client, "k", "blocked_for")), (1, 0));
 }
@@ -116,7 +116,8 @@ fn each_of_several_keys_is_judged_for_itself() {
     );
 }
 
-/// Blocked, it is told to come back when the block ends if its lease lasts that long, however many others hold.
+/// A blocked holder is told to come back when the block ends if its lease lasts that long, however many others hold
+/// leases.
 #[test]
 fn a_blocked_holder_waits_for_the_end_of_the_block() {
     let server = Server::start();
@@ -150,7 +151,7 @@ fn an_exemption_keeps_leases_and_so_does_a_shadow() {
         assert_eq!(client.int(format!("RL.REFUND {key} COST 1")), 0, "{key}: leases are released");
         assert_eq!(client.int(format!("RL.RELEASE {key} ID d")), 1, "{key}");
     }
-    // When it ends those who hold go on, and others wait for them.
+    // When the block ends, holders go on and others wait for them.
     client.run("RL.EXEMPT e FOR 0");
     client.run("RL.POLICY SET quiet WINDOW 10d LIMIT 2 ALGO concurrency");
     for (key, name) in [("e", ""), ("s", "NAME quiet")] {
@@ -163,7 +164,7 @@ fn an_exemption_keeps_leases_and_so_does_a_shadow() {
         assert_eq!(client.int(format!("RL.RELEASE {key} ID b")), 1);
         assert_eq!(acquirex(&mut client, key, lease(2, name, "new")).granted, 1, "{key}");
     }
-    // LIMIT 0 has nothing to keep, whatever lets it pass.
+    // Under LIMIT 0 nothing is kept, whatever lets the call pass.
     client.run("RL.EXEMPT zero FOR 1h");
     assert!(acquirex(&mut client, "zero", lease(0, "", "a")).is_grant());
     assert_eq!(info(&mut client, "zero", "entries"), 0);
@@ -200,7 +201,7 @@ fn what_is_renewed_and_kept_survives_and_is_replicated() {
     }
 }
 
-/// What `INFO rl` has counted, for the calls, by algorithm and by name, and the keys denied most.
+/// The counters of `INFO rl` for calls, algorithms and names, and the keys denied most.
 fn counted(client: &mut Client) -> ([i64; 3], [String; 2], Value) {
     let calls = ["granted", "denied", "shadow_denied"];
     let calls = calls.map(|field| client.info_number("rl", &format!("rl_{field}")));
@@ -241,9 +242,10 @@ fn xx_renews_or_takes_nothing() {
     let after = (counted(&mut client), client.stored("k"), client.text("DEBUG DIGEST"));
     assert_eq!(after, before);
 
-    // By itself, when it was renewed too late.
-    acquirex(&mut client, "k", short(150, "", "me"));
-    assert!(acquirex(&mut client, "k", short(150, "XX", "me")).is_grant());
+    // A lease that is renewed too late has ended by itself.
+    let calls = ["", "XX"].map(|options| words("RL.ACQUIREX k").arg(short(150, options, "me")));
+    let renewed = client.pipeline(calls).pop().expect("a reply").expect("an answer");
+    assert!(Reply::of(&renewed).is_grant());
     thread::sleep(Duration::from_millis(200));
     assert!(lapsed(acquirex(&mut client, "k", short(150, "XX", "me"))));
     assert!(acquirex(&mut client, "k", short(150, "", "me")).is_grant(), "anew, without the word");
@@ -260,7 +262,7 @@ fn xx_asks_for_all_leases_of_a_call() {
     let reply = client.run(words("RL.ACQUIREX a c b").arg(format!("{beat} WITHKEYS")));
     let (reply, keys) = with_keys(&reply);
     assert_eq!((reply.granted, reply.remaining, reply.retry_after, reply.key), (0, 2, 0, 1));
-    // Each for itself: a and b would have been renewed.
+    // Taken alone, a and b would have been renewed.
     assert_eq!(
         keys.iter().map(|key| (key[0], key[3])).collect::<Vec<_>>(),
         [(1, 0), (0, 0), (1, 0)]
@@ -270,7 +272,7 @@ fn xx_asks_for_all_leases_of_a_call() {
     assert!(info(&mut client, "a", "reset_after") > 60_000);
 }
 
-/// A renewal that is refused is a denial like any other: it tells how long, and counts.
+/// A refused renewal is a denial like any other: it tells how long to wait, and is counted.
 #[test]
 fn xx_with_a_live_lease_is_an_ordinary_call() {
     let server = Server::start();
@@ -283,7 +285,7 @@ fn xx_with_a_live_lease_is_an_ordinary_call() {
     client.run("RL.BLOCK k FOR 1h");
     let reply = acquirex(&mut client, "k", lease(3, "XX TIMEOUT 2h", "me"));
     assert!((3_590_000..=3_600_000).contains(&reply.retry_after), "at once: {reply:?}");
-    // Both blocked and gone: gone.
+    // When the key is blocked and the lease is gone, the answer is that it is gone.
     assert!(lapsed(acquirex(&mut client, "k", lease(3, "XX", "gone"))));
     assert_eq!(client.info_number("rl", "rl_denied"), 3);
     client.run("RL.BLOCK k FOR 0");
@@ -302,7 +304,7 @@ fn xx_under_an_exemption_tells_the_truth_and_a_shadow_stays_out_of_it() {
     assert!(lapsed(acquirex(&mut client, "e", lease(3, "XX", "me"))));
     assert!(acquirex(&mut client, "e", lease(3, "", "me")).is_grant());
     assert!(acquirex(&mut client, "e", lease(3, "XX", "me")).is_grant());
-    // A window that is only tried must not end the work of those who renew more rarely.
+    // A policy that only watches must not end the leases of those who renew more rarely than its window.
     client.run("RL.POLICY SET quiet WINDOW 1ms LIMIT 1 ALGO concurrency SHADOW");
     for _ in 0..3 {
         assert!(acquirex(&mut client, "s", lease(3, "NAME quiet XX", "me")).is_grant());
@@ -317,7 +319,7 @@ fn xx_under_an_exemption_tells_the_truth_and_a_shadow_stays_out_of_it() {
     assert_eq!(client.info_number("rl", "rl_denied"), 0);
 }
 
-/// Those who wait are asked for more than there is; who keeps what it has takes nothing from them.
+/// A renewal takes nothing from those who wait, so it need not queue behind them.
 #[test]
 fn a_renewal_does_not_queue_behind_those_who_wait() {
     let server = Server::start();
@@ -330,7 +332,7 @@ fn a_renewal_does_not_queue_behind_those_who_wait() {
         let reply = acquirex(&mut client, "k", lease(1, &format!("TIMEOUT 20s {options}"), "a"));
         assert_eq!((reply.granted, waiters(&mut client)), (1, 1), "{options}");
     }
-    // On a key where it is new it queues as others do.
+    // On a key where its lease is new, a call queues as others do.
     assert!(acquirex(&mut client, "full", lease(1, "", "x")).is_grant());
     let _queued = Waiter::queue(&server, format!("full '{}'", lease(1, "TIMEOUT 20s", "y")));
     client.run("RL.RELEASE full ID x");
@@ -343,7 +345,7 @@ fn a_renewal_does_not_queue_behind_those_who_wait() {
     no_waiters(&mut client);
 }
 
-/// Waits until fewer than so many wait.
+/// Waits until fewer than `count` clients wait.
 fn no_longer(client: &mut Client, count: i64) {
     testkit::wait_for("a waiter to be served", || (waiters(client) < count).then_some(()));
 }

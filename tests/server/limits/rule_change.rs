@@ -1,4 +1,4 @@
-//! A limiter under another rule than before.
+//! A limiter is asked under another rule than before.
 
 use std::thread;
 use std::time::Duration;
@@ -17,11 +17,11 @@ fn a_limit_that_is_raised_helps_at_once_and_one_that_is_lowered_forgives_nothing
         let reply = client.acquire(algorithm, &rule(algorithm, 3, ""));
         assert_eq!((reply.granted, reply.limit, reply.remaining), (0, 3, 0), "{algorithm}");
         assert!(reply.retry_after > 0, "{algorithm}: {reply:?}");
-        // The denial stored no rule, and all eight are still in use.
+        // The denial stored no rule, so all eight permits are still in use.
         assert_eq!(info(&mut client, algorithm, "limit"), 8, "{algorithm}");
         assert_eq!(client.drain(algorithm, &rule(algorithm, 9, "")), 1, "{algorithm}");
     }
-    // A burst alone.
+    // Only the burst changes.
     client.take(5, "b", &rule("bucket", 5, ""));
     assert_eq!(acquirex(&mut client, "b", rule("bucket", 5, "BURST 7 UPTO 9")).granted, 2);
     assert_eq!(acquirex(&mut client, "b", rule("bucket", 5, "BURST 3")).granted, 0);
@@ -49,7 +49,7 @@ fn a_window_or_an_algorithm_that_changes_keeps_the_permits_in_use() {
             }
         }
     }
-    // Void under the rule that wrote it, it is fresh under every rule.
+    // A limiter that is void under the rule that wrote it is fresh under every rule.
     for from in COUNTING {
         client.run("FLUSHALL");
         let short = format!("WINDOW 30ms LIMIT 5 ALGO {from}");
@@ -63,8 +63,8 @@ fn a_window_or_an_algorithm_that_changes_keeps_the_permits_in_use() {
     }
 }
 
-/// A denial stores no rule, so the limiter becomes fresh when the rule that wrote it says so: no later is it to be asked
-/// again.
+/// A denial stores no rule, so the limiter becomes fresh when the rule that wrote it says so. No caller is told to
+/// wait longer.
 #[test]
 fn nobody_waits_longer_than_until_the_limiter_is_void() {
     let server = Server::start();

@@ -1,10 +1,10 @@
-//! How long keys live: their TTL follows the limiter up and down.
+//! How long keys live: the TTL follows the limiter up and down.
 
 use testkit::{Client, Server, wait_for_replica};
 
 use crate::calls::{acquirex, assert_same_digest};
 
-/// Each after which the key may go almost at once: what was done before, and what does it.
+/// Commands after which the key may go almost at once: what is done before, and the command.
 const SHORTENED: [(&str, &str, &str); 9] = [
     ("shorter window", "WINDOW 3650d LIMIT 5 ALGO sliding", "WINDOW 1s LIMIT 5 ALGO sliding"),
     ("shorter bucket", "WINDOW 3650d LIMIT 5 ALGO bucket", "WINDOW 1s LIMIT 5 ALGO bucket"),
@@ -29,7 +29,7 @@ fn run(client: &mut Client, what: &str) {
     }
 }
 
-/// The longest that a key of such a limiter may live on when nothing is left of it: two steps and what a TTL may be behind.
+/// How long a key may outlive its limiter at most: two steps, and what a TTL may lag behind.
 fn latest(what: &str) -> i64 {
     let step = match what {
         what if what.contains("10d") => 67_108_864,
@@ -50,7 +50,7 @@ fn it_moves_down_when_the_key_may_go_much_sooner() {
             client.run("DEL k");
             run(&mut client, before);
             if persisted {
-                // A user's own time goes where the TTL moves.
+                // Where the TTL moves, it replaces one that a user set.
                 assert_eq!(client.int("PERSIST k"), 1);
             }
             let window = if after.starts_with("RL.") { before } else { after };
@@ -65,12 +65,12 @@ fn it_moves_down_when_the_key_may_go_much_sooner() {
     }
 }
 
-/// A little less in use leaves a user's own time alone.
+/// A small change leaves a user's own TTL alone.
 #[test]
 fn it_stays_when_little_is_gained() {
     let server = Server::start();
     let mut client = server.client();
-    // Seven minutes in all, of a stretch of six days.
+    // Seven minutes altogether, of a stretch of six days.
     run(&mut client, "WINDOW 10d LIMIT 1000000 ALGO bucket COST 900000");
     client.run("PERSIST k");
     let mut moved = 0;
@@ -84,7 +84,7 @@ fn it_stays_when_little_is_gained() {
     assert!(moved <= 1, "{moved} times");
 }
 
-/// However small the steps are by which it gets there.
+/// It gets there however small the steps are.
 #[test]
 fn it_never_stays_behind_little_by_little() {
     let server = Server::start();

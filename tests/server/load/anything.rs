@@ -1,9 +1,10 @@
-//! Random calls of everything: our commands and those of Redis on the same few keys, alone, in transactions and in scripts.
+//! Random calls of everything: the module's commands and those of Redis on the same few keys, alone, in transactions
+//! and in scripts.
 
 use redis::Value;
 use testkit::{Client, Random, Server, Words, wait_for, wait_for_replica, words};
 
-/// Our algorithms, concurrency included.
+/// All algorithms.
 const ALGORITHMS: [&str; 6] = ["sliding", "bucket", "leaky", "fixed", "counter", "concurrency"];
 const WINDOWS: [&str; 7] = ["1ms", "20ms", "300ms", "2s", "1m", "1d", "3650d"];
 const LIMITS: [&str; 7] = ["0", "1", "3", "20", "300", "100000", "1000000000000"];
@@ -33,7 +34,7 @@ impl Anything {
         format!("k{}", self.random.below(KEYS))
     }
 
-    /// Some keys, each once; rarely many.
+    /// Some different keys, rarely many.
     fn keys(&mut self) -> String {
         let count = match self.random.below(40) {
             0 => KEYS,
@@ -53,7 +54,7 @@ impl Anything {
         format!("WINDOW {window} LIMIT {limit} ALGO {}", random.pick(algorithms))
     }
 
-    /// What an option is worth now and then, and what is there otherwise.
+    /// Sometimes an option, otherwise nothing.
     fn sometimes(&mut self, n: usize, option: &str, values: &[&str]) -> String {
         if !self.random.one_in(n) {
             return String::new();
@@ -169,7 +170,8 @@ impl Anything {
         if self.random.one_in(6) { self.theirs() } else { self.ours() }
     }
 
-    /// The commands of one call, a transaction or a script, and how many of [`Anything::ours`] and `theirs` are in them.
+    /// The commands of one call, transaction or script, and how many of [`Anything::ours`] and `theirs` are among
+    /// them.
     pub fn step(&mut self) -> (Vec<Words>, usize) {
         let count = 1 + self.random.below(5);
         match self.random.below(20) {
@@ -194,7 +196,7 @@ impl Anything {
         }
     }
 
-    /// Pipelines so many calls, and checks that no answer is a failure of the server.
+    /// Sends pipelines of this many calls, and checks that no answer is a failure of the server.
     pub fn run(&mut self, client: &mut Client, calls: usize) {
         let mut done = 0;
         while done < calls {
@@ -228,10 +230,10 @@ fn assert_healthy(reply: &Result<Value, String>, command: impl Fn() -> String) {
     }
 }
 
-/// Both have the same keys, with the same values and the same expiry.
+/// Asserts that both have the same keys, with the same values and the same expiry.
 pub fn assert_alike(primary: &Server, replica: &Server) {
     let (mut ahead, mut behind) = (primary.client(), replica.client());
-    // Expiry would go on while we look.
+    // Keys would go on expiring during the comparison.
     ahead.run("DEBUG SET-ACTIVE-EXPIRE 0");
     wait_for_replica(primary, replica);
     let digests = |client: &mut Client| {
@@ -243,9 +245,9 @@ pub fn assert_alike(primary: &Server, replica: &Server) {
         }
         (client.text("DEBUG DIGEST"), digests)
     };
-    // Before anything that looks a key up, and with that deletes what is due.
+    // This comes before any command that looks keys up, which deletes those that are due.
     assert_eq!(digests(&mut ahead), digests(&mut behind));
-    // What is due looks missing on either side, but not at the same moment.
+    // A key that is due looks missing on both sides, but not at the same moment.
     let expiry = |client: &mut Client, db: usize, key: usize| {
         client.run(format!("SELECT {db}"));
         client.int(format!("PEXPIRETIME k{key}"))
@@ -254,7 +256,7 @@ pub fn assert_alike(primary: &Server, replica: &Server) {
         let [a, b] = [&mut ahead, &mut behind].map(|client| expiry(client, db, key));
         assert!(a == b || a == -2 || b == -2, "k{key} of {db} expires at {a} and {b}");
     }
-    // Of those in force, whose time could run out between two looks.
+    // The digest of policies in force, whose time could run out between two looks.
     let digest = |client: &mut Client| client.info("rl", "rl_policies_digest");
     wait_for("the same policies", || (digest(&mut ahead) == digest(&mut behind)).then_some(()));
     ahead.run("DEBUG SET-ACTIVE-EXPIRE 1");

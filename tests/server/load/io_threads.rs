@@ -1,14 +1,13 @@
-//! Every command of the module, mixed, from a hundred connections of a cluster node that has I/O threads.
+//! A hundred connections send a mix of all the module's commands to a cluster node with I/O threads.
 //!
-//! If keys were movable, such a node would ask the module from its threads where they are, and the server's code is
-//! not safe for that: with an AOF or a replica it crashed within a second or two. So no command has movable keys, and
-//! this is the load under which they would show. `RL_IO_THREADS_SECONDS` says for how long each configuration is under
-//! it, by default 2.
+//! If keys were movable, such a node would ask the module for them from its threads. The server's code is not safe
+//! for that: with an AOF or a replica it crashed within a second or two. So no command has movable keys, and under
+//! this load one would show. `RL_IO_THREADS_SECONDS` says how long it lasts for each configuration, by default 2.
 //!
-//! Half of the calls take permits that do not come back by time, and give them back later. What the clients have is
-//! counted for each limiter after the answer of a grant and before giving back, so it is never more than what the
-//! server gave: more than LIMIT at any moment is an overrun, and at the end both are equal. The other half is
-//! everything else.
+//! Half of the calls take permits that time does not give back, and return them later. The test counts for each
+//! limiter what the clients have: up after the answer of a grant, down before permits are returned. So the count is
+//! never above what the server gave, and a count above LIMIT is an overrun. At the end both are equal. The other half
+//! of the calls is everything else.
 
 use std::env;
 use std::sync::OnceLock;
@@ -25,7 +24,7 @@ use crate::load::is_following;
 const CONNECTIONS: usize = 100;
 /// How many calls a connection sends in one go.
 const DEPTH: usize = 16;
-/// So few that they run out.
+/// Few enough to run out.
 const LIMIT: u64 = 60;
 /// Limiters that share a rule.
 const PAIR: usize = 2;
@@ -44,7 +43,7 @@ struct Limiter {
     rule: String,
     is_leased: bool,
     capacity: i64,
-    /// What the clients have and know of.
+    /// Permits that the clients have and know of.
     taken: AtomicI64,
 }
 
@@ -65,7 +64,7 @@ impl Limiter {
     }
 }
 
-/// The limiters of one hash tag: pairs of the same rule, one after the other.
+/// The limiters of one hash tag: pairs of the same rule, one pair after the other.
 fn limiters(tag: &str) -> Vec<Limiter> {
     let algorithms = ALGORITHMS.into_iter().chain(["concurrency"]);
     let pair = |algorithm| (0..PAIR).map(move |number| Limiter::new(tag, algorithm, number));
@@ -74,15 +73,15 @@ fn limiters(tag: &str) -> Vec<Limiter> {
 
 /// What the answer to a call means.
 enum Meaning<'a> {
-    /// Permits were taken from these limiters, so many for each acquisition.
+    /// Permits were taken from these limiters, this many for each acquisition.
     Take(Grant<'a>),
-    /// So many limiters changed.
+    /// This many limiters changed.
     GiveBack(usize),
-    /// Nothing that is counted.
+    /// The test does not count it.
     Other,
 }
 
-/// Permits that a connection has of each of some limiters.
+/// Permits that a connection has from each of these limiters.
 struct Grant<'a> {
     limiters: Vec<&'a Limiter>,
     permits: i64,
@@ -90,12 +89,12 @@ struct Grant<'a> {
     id: String,
 }
 
-/// One of a hundred.
+/// One of the hundred connections.
 struct Connection<'a> {
     client: Client,
     random: Random,
     name: usize,
-    /// Whether its calls wait. Few do: Redis 8 stops an I/O thread for each client that begins to.
+    /// Whether its calls wait. Few do: Redis 8 stops an I/O thread for each client that begins to wait.
     waits: bool,
     limiters: &'a [Vec<Limiter>],
     grants: Vec<Grant<'a>>,
@@ -115,7 +114,7 @@ impl<'a> Connection<'a> {
         Connection { client, random, name, waits, limiters, grants: Vec::new(), leases: 0 }
     }
 
-    /// What is sent in one go.
+    /// Calls that are sent together.
     fn batch(&mut self) -> Vec<Call<'a>> {
         let mut calls = Vec::new();
         while calls.len() < DEPTH {
@@ -183,7 +182,7 @@ impl<'a> Connection<'a> {
             .collect()
     }
 
-    /// Sends calls in one go, and counts what their answers mean.
+    /// Sends calls together, and counts what their answers mean.
     fn exchange(&mut self, calls: Vec<Call<'a>>) -> Result<(), String> {
         let (commands, meanings): (Vec<Words>, Vec<Meaning>) = calls.into_iter().unzip();
         self.client.try_send(&commands)?;
@@ -212,7 +211,7 @@ impl<'a> Connection<'a> {
     }
 }
 
-/// Any other call: of any command, with any option, with a policy, mostly on limiters of its own.
+/// Any call of any command, with any option, with a policy, mostly on limiters of its own.
 fn other(random: &mut Random, waits: bool) -> Words {
     let tag = random.pick(&TAGS);
     let key = format!("{tag}:any:{}", random.below(4));
@@ -250,7 +249,7 @@ fn other(random: &mut Random, waits: bool) -> Words {
 
 // ---------------------------------------------------------------------------------------- the nodes
 
-/// A node with I/O threads, as far as this server has them.
+/// A node with I/O threads, if this server has them.
 fn node() -> Builder {
     let probe = Server::builder().without_module().start();
     let mut client = probe.client();
@@ -284,14 +283,14 @@ fn replica(node: Builder, primary: &Server) -> Server {
     replica
 }
 
-/// What a log says of a crash.
+/// The lines of a log that tell of a crash.
 fn crash(server: &Server) -> String {
     let log = server.log();
     let report = log.lines().skip_while(|line| !line.contains("BUG REPORT START"));
     report.take(4).collect::<Vec<_>>().join("\n")
 }
 
-/// The load, until the time is up or the node is gone.
+/// Runs the load until the time is up or the node is gone.
 fn load(primary: &Server, limiters: &[Vec<Limiter>]) {
     let connect = |name| Connection::new(primary.client(), name, limiters);
     let connections: Vec<Connection> = (0..CONNECTIONS).map(connect).collect();
@@ -303,7 +302,7 @@ fn load(primary: &Server, limiters: &[Vec<Limiter>]) {
             let batch = connection.batch();
             calls += batch.len();
             if let Err(line) = connection.exchange(batch) {
-                // Only the first is of interest.
+                // Only the first failure is of interest.
                 let _ = failure.set(format!("after {:?}: {line}", begun.elapsed()));
             }
         }
@@ -320,12 +319,13 @@ fn load(primary: &Server, limiters: &[Vec<Limiter>]) {
     eprintln!("{calls} calls in {:?}", begun.elapsed());
 }
 
-/// Each command of the module was called and none failed, clients waited in vain and not, and threads read their calls.
+/// Asserts that each command of the module was called and none failed, that clients waited with and without success,
+/// and that threads read the calls.
 fn assert_all_was_called(client: &mut Client) {
     let commands = client.texts("COMMAND LIST FILTERBY MODULE rl");
     assert!(commands.len() > 10, "{commands:?}");
     for command in commands.iter().filter(|command| !command.starts_with("rl._")) {
-        // What has subcommands is not called itself.
+        // A command with subcommands is not called itself.
         let is_called = !commands.iter().any(|other| other.starts_with(&format!("{command}|")));
         let figures = client.info("commandstats", &format!("cmdstat_{command}"));
         assert!(!is_called || figures.contains("failed_calls=0"), "{command}: {figures:?}");
@@ -338,7 +338,7 @@ fn assert_all_was_called(client: &mut Client) {
     }
 }
 
-/// What the limiters have in use is what the clients have.
+/// Asserts that limiters have in use what the clients have.
 fn assert_exact(client: &mut Client, limiters: &[Vec<Limiter>]) {
     for limiter in limiters.iter().flatten() {
         let used = calls::info(client, &limiter.key, "used");
@@ -361,7 +361,7 @@ fn lives(with_aof: bool, with_replica: bool) {
     assert_all_was_called(&mut client);
     assert_exact(&mut client, &limiters);
     if let Some(replica) = &replica {
-        // Expiry would go on while we look.
+        // Keys would go on expiring during the comparison.
         client.run("DEBUG SET-ACTIVE-EXPIRE 0");
         assert_same_digest(&primary, replica);
         let mut behind = replica.client();
@@ -371,7 +371,7 @@ fn lives(with_aof: bool, with_replica: bool) {
         });
     }
     if with_aof {
-        // Forgets all and reads the file.
+        // The server forgets everything and reads the file.
         client.run("DEBUG LOADAOF");
         assert_exact(&mut client, &limiters);
     }

@@ -1,24 +1,25 @@
-//! Load on many limiters from several threads, and the check of the clients' own logs against what the rules promise.
+//! Puts many limiters under load from several threads, and checks the clients' own logs against the promises of the
+//! rules.
 //!
 //! # When a grant happened
 //!
-//! The server decides in whole milliseconds of a clock that client and server share here. A client notes the
+//! Client and server share a clock here, and the server decides in whole milliseconds of it. A client notes the
 //! millisecond before it sends a call and the one after it has read the reply, both rounded down as the server does.
-//! The server's own millisecond is one of those from the first to the second, so a grant is counted in a window only when
-//! both are inside: it was certainly granted there, and no allowance for rounding is needed. An overrun that
-//! this reports is real; one by fewer grants than are under way at the edges of a window can pass.
+//! The server's own millisecond lies between the two, so a grant counts in a window only when both are inside: it was
+//! certainly granted there, and no allowance for rounding is needed. A reported overrun is real; an overrun by fewer
+//! grants than are under way at the edges of a window may go unnoticed.
 //!
 //! # Which grants a failover lost
 //!
-//! Replication is asynchronous: what a primary acknowledged and did not send on before it died, no other node can know. To
-//! count it, each call is followed, in the same pipeline, by an `INCR` of a ledger: a plain key in the slot of the call's
-//! limiters, of one thread and one connection, and so counting the calls of one sequence. A replica has a prefix of what
-//! its primary did. So when the ledger that survived says `n`, then the calls up to `n` of that sequence are known to the new
-//! primary, and a grant with a higher number is lost. (When the cut went between a call and its `INCR`, one known
-//! grant of a thread counts as lost: the number is never too small.) After an error a thread starts a new ledger, so the
-//! old one stays as the new primary inherited it, and may be read at the end.
+//! Replication is asynchronous: no other node knows what a primary acknowledged but did not send on before it died.
+//! To count these grants, an `INCR` of a ledger follows each call in the same pipeline. A ledger is a plain key in
+//! the slot of the call's limiters. It belongs to one thread and one connection, so it counts the calls of one
+//! sequence. A replica has a prefix of what its primary did. So if the ledger that survived says `n`, the new primary
+//! knows the calls up to `n` of that sequence, and a grant with a higher number is lost. (If the cut went between a
+//! call and its `INCR`, one known grant of a thread counts as lost: the number is never too small.) After an error a
+//! thread starts a new ledger, so the old one stays as the new primary inherited it, and can be read at the end.
 //!
-//! A grant that was not acknowledged (no reply, or no replica confirmed it) is one that the client does not act upon. It
+//! A client does not act upon a grant that was not acknowledged (no reply, or no replica confirmed it). Such a grant
 //! takes room and counts nowhere.
 
 use std::collections::hash_map::Entry;
@@ -63,14 +64,14 @@ pub struct Rule {
     limit: i64,
 }
 
-/// From when to when, both included, something happened at some moment. In ms.
+/// Something happened at some moment between these two, both included. In ms.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
     from_ms: i64,
     to_ms: i64,
 }
 
-/// How many spans lie from a moment to another, both included.
+/// How many spans lie between two moments, both included.
 fn within(spans: &[Span], from_ms: i64, to_ms: i64) -> i64 {
     spans.iter().filter(|span| span.from_ms >= from_ms && span.to_ms <= to_ms).count() as i64
 }
@@ -81,7 +82,7 @@ impl Rule {
         format!("WINDOW {window_ms} LIMIT {limit} ALGO {algorithm}")
     }
 
-    /// The most permits that can be free.
+    /// How many permits can be free at most.
     pub fn capacity(&self) -> i64 {
         capacity(self.algorithm, self.limit as u64)
     }
@@ -97,14 +98,14 @@ impl Rule {
         spans.iter().map(starting).max().unwrap_or(0)
     }
 
-    /// By how many grants the worst moment exceeds what the algorithm promises; 0 or less when it was kept.
+    /// By how many grants the worst moment exceeds the promise of the algorithm; 0 or less when the promise was kept.
     fn excess(&self, spans: &[Span]) -> i64 {
         let (window_ms, limit) = (self.window_ms, self.limit);
         let aligned = |k: i64| (k * window_ms, (k + 1) * window_ms - 1);
         let windows: BTreeSet<i64> =
             spans.iter().map(|span| span.from_ms.div_euclid(window_ms)).collect();
         let worst = match self.algorithm {
-            // Any window at all.
+            // Any window.
             "sliding" => Some(self.most_in_a_window(spans) - limit),
             // Each window of the epoch.
             "fixed" => windows
@@ -130,8 +131,8 @@ impl Rule {
                     })
                 })
                 .max(),
-            // From any moment to any other: a full bucket, what flows in meanwhile, and what the millisecond in which it
-            // became full kept beyond the cap.
+            // From any moment to any other: a full bucket, what flows in meanwhile, and what the millisecond in which
+            // it became full kept beyond the cap.
             "bucket" | "leaky" => spans
                 .iter()
                 .flat_map(|first| {
@@ -161,7 +162,7 @@ pub enum Acknowledged {
     Replica,
 }
 
-/// What is called: limiters of each algorithm, with a short and a long window, under each hash tag.
+/// What the threads call: limiters of each algorithm, with a short and a long window, under each hash tag.
 pub struct Plan {
     rules: Vec<Rule>,
     tags: Vec<String>,
@@ -292,7 +293,7 @@ impl Route for ClusterRoute {
     }
 
     fn lost(&mut self, tag: usize) {
-        // Any other node knows better.
+        // Any other node can tell where the slot is.
         let port = self.owners[tag];
         self.connections.remove(&port);
         let i = self.nodes.iter().position(|&node| node == port).expect("a known node");
@@ -311,7 +312,7 @@ impl Route for ClusterRoute {
     }
 }
 
-/// So many hash tags whose slots are in a range, each in a slot of its own.
+/// Hash tags whose slots are in a range, each in a slot of its own.
 pub fn tags_in(client: &mut Client, slots: RangeInclusive<i64>, count: usize) -> Vec<String> {
     let tags: Vec<String> = (0..4000).map(|i| format!("{{t{i}}}")).collect();
     let replies = client.pipeline(tags.iter().map(|tag| words("CLUSTER KEYSLOT").arg(tag)));
@@ -334,7 +335,7 @@ fn port_in(line: &str) -> u16 {
     port.unwrap_or_else(|| panic!("no port in {line}"))
 }
 
-/// What an error says of the call.
+/// What an error says about the call.
 enum Refusal {
     /// It took nothing: ask again.
     Again,
@@ -344,7 +345,7 @@ enum Refusal {
     Ask(u16),
     /// It took nothing: the node cannot, at the moment.
     Away,
-    /// There is no telling.
+    /// Nobody can tell.
     Unknown,
 }
 
@@ -386,7 +387,8 @@ pub fn info(route: &mut dyn Route, plan: &Plan, limiter: Limiter) -> Option<Hash
     Some(fields.chunks(2).filter_map(pair).collect())
 }
 
-/// Waits until so many replicas of an empty primary count in `WAIT`: each must report first, which takes up to a second.
+/// Waits until this many replicas of an empty primary count in `WAIT`: each must report first, which takes up to a
+/// second.
 pub fn wait_for_confirmations(primary: &Server, replicas: i64) {
     let mut client = primary.client();
     // A write that needs no key: a node of a cluster takes it whatever its slots are.

@@ -9,14 +9,15 @@ use testkit::{Client, Server, wait_for, wait_for_replica};
 
 use crate::load::anything::{Anything, assert_alike};
 
-/// Between equal states: what fragments and what the server itself keeps, such as the buffers of its clients.
+/// How much two equal states may differ: by fragmentation, and by what the server itself keeps, such as buffers of
+/// clients.
 const SLACK_BYTES: i64 = 400_000;
 
 fn number(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// Empties a server, and returns what it holds all the same.
+/// Empties a server, and returns the memory that it still uses.
 fn emptied(primary: &Server, replica: &Server) -> [i64; 2] {
     let mut client = primary.client();
     client.run("FLUSHALL ASYNC");
@@ -42,7 +43,7 @@ fn emptied(primary: &Server, replica: &Server) -> [i64; 2] {
     })
 }
 
-/// Memory in use, but for the backlog of replication.
+/// Memory in use, without the replication backlog.
 fn memory(client: &mut Client) -> i64 {
     client.info_number("memory", "used_memory")
         - client.info_number("memory", "mem_replication_backlog")
@@ -58,7 +59,7 @@ fn random_calls_leave_both_alike_and_nothing_behind() {
     wait_for_replica(&primary, &replica);
     let mut anything = Anything::new(seed);
     let mut client = primary.client();
-    // Until everything that grows once has grown.
+    // After this many calls everything that grows only once has grown.
     anything.run(&mut client, calls.min(200_000) / 4);
     let before = emptied(&primary, &replica);
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! What the logs of the clients show, judged against the promises of the rules.
+//! Judges the logs of the clients by the promises of the rules.
 
 use std::collections::HashMap;
 
@@ -8,9 +8,9 @@ use testkit::words;
 use super::worker::{Grant, Ledger};
 use super::*;
 
-/// What the logs of all threads say together.
+/// What the logs of all threads together show.
 pub struct Verdict {
-    /// Calls that were acknowledged as granted, and of which the primary knows nothing any more.
+    /// Calls that were acknowledged as granted and that the primary no longer knows.
     pub lost: usize,
     /// The largest number of grants that a limiter gave beyond its promise.
     pub excess: i64,
@@ -26,8 +26,8 @@ impl Verdict {
     }
 }
 
-/// Compares the logs with what the rules promise: no limiter may have given more, over the whole run, than its promise and
-/// the grants of its own that were lost.
+/// Compares the logs with the promises of the rules: over the whole run no limiter may have given more than its
+/// promise and those of its grants that were lost.
 pub fn judge(title: &str, plan: &Plan, logs: &[Log], route: &mut dyn Route) -> Verdict {
     let mut spans: HashMap<Limiter, Vec<Span>> = HashMap::new();
     let mut lost: HashMap<Limiter, i64> = HashMap::new();
@@ -59,7 +59,7 @@ pub fn judge(title: &str, plan: &Plan, logs: &[Log], route: &mut dyn Route) -> V
         if excess > lost {
             broken.push(format!("{}: {excess} above, {lost} lost", plan.key(limiter)));
         }
-        // Those that were drained at the end gave all they had.
+        // Limiters that were drained at the end gave everything they had.
         let missing = rule.capacity() - spans.len() as i64 - of(&uncertain);
         if rule.is_long() && missing > 0 {
             broken.push(format!("{}: {missing} permits were not given", plan.key(limiter)));
@@ -101,9 +101,9 @@ impl Row {
 }
 
 impl Ledger {
-    /// How many of its calls the primary knows.
+    /// How many of the ledger's calls the primary knows.
     fn known(&self, route: &mut dyn Route) -> i64 {
-        // Many were opened in vain while no node could serve.
+        // Many ledgers stayed empty, opened while no node could serve.
         if self.calls == 0 {
             return 0;
         }
@@ -129,7 +129,7 @@ impl Counts {
 
 // ---------------------------------------------------------------------------------------- the check itself
 
-/// Grants that are certain to the millisecond.
+/// Grants whose millisecond is certain.
 fn at(times_ms: impl IntoIterator<Item = i64>) -> Vec<Span> {
     times_ms.into_iter().map(|ms| Span { from_ms: ms, to_ms: ms }).collect()
 }
@@ -159,7 +159,7 @@ fn the_check_finds_what_exceeds_a_promise_and_nothing_else() {
     }
     assert_eq!(rule("leaky").excess(&at([1000, 1100, 1200])), 0);
     assert_eq!(rule("leaky").excess(&at([1000, 1098])), 1);
-    // What could have been outside the window does not count.
+    // A grant that may lie outside the window does not count.
     let mut spans = at([1000; 10]);
     spans.push(Span { from_ms: 1999, to_ms: 2000 });
     assert_eq!(rule("sliding").excess(&spans), 0);

@@ -1,4 +1,4 @@
-//! The threads that make the load, and what they write down.
+//! The threads that make the load, and their logs.
 
 use redis::Value;
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ fn now_ms() -> i64 {
 pub(super) struct Grant {
     pub(super) call: Call,
     pub(super) span: Span,
-    /// Which ledger counts it, and its number there.
+    /// The ledger that counts it, and its number there.
     pub(super) entry: Option<(usize, i64)>,
 }
 
@@ -29,16 +29,16 @@ pub(super) struct Ledger {
     pub(super) calls: i64,
 }
 
-/// How often what was answered.
+/// How often each kind of answer came.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Calls that were granted and acknowledged.
     pub granted: u64,
     /// Calls that were denied.
     pub denied: u64,
-    /// Granted, and not confirmed by a replica in time.
+    /// Calls that were granted, but not confirmed by a replica in time.
     pub unconfirmed: u64,
-    /// No reply: the connection broke.
+    /// Calls without a reply, since the connection broke.
     pub unknown: u64,
     /// `MOVED`.
     pub moved: u64,
@@ -50,11 +50,11 @@ pub struct Counts {
     pub away: u64,
 }
 
-/// What a thread remembers.
+/// The log of a thread.
 #[derive(Default)]
 pub struct Log {
     pub(super) grants: Vec<Grant>,
-    /// Calls that took permits or not: the client does not know.
+    /// Calls of which the client does not know whether they took permits.
     pub(super) uncertain: Vec<Call>,
     pub(super) ledgers: Vec<Ledger>,
     /// See [`Counts`].
@@ -68,7 +68,7 @@ impl Log {
     }
 }
 
-/// What the threads have done so far, and whether they should go on.
+/// How far the threads have come, and whether they should go on.
 #[derive(Default)]
 pub struct Progress {
     granted: AtomicU64,
@@ -76,7 +76,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Waits until so many more calls were granted and acknowledged.
+    /// Waits until this many more calls were granted and acknowledged.
     pub fn wait_for_grants(&self, count: u64) {
         let goal = self.granted.load(Ordering::Relaxed) + count;
         wait_for("grants", || (self.granted.load(Ordering::Relaxed) >= goal).then_some(()));
@@ -92,17 +92,17 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// What came back for one call.
+/// The answer to one call.
 struct Answer {
     reply: Result<Reply, String>,
     span: Span,
-    /// What the ledger counts now.
+    /// The number that the ledger has reached.
     calls: Option<i64>,
     /// Whether a replica has it.
     confirmed: bool,
 }
 
-/// Sends a call, and what goes with it, in one go.
+/// Sends a call and its ledger's count together.
 fn exchange(
     client: &mut Client,
     asking: bool,
@@ -163,7 +163,7 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Sends a call until it is answered: whether it was granted, `None` when there is no telling.
+    /// Sends a call until it is answered. Returns whether it was granted, `None` if nobody can tell.
     fn perform(&mut self, call: Call) -> Option<bool> {
         let begun = Instant::now();
         let mut ask = None;
@@ -234,7 +234,7 @@ impl<'a> Worker<'a> {
             (i, calls)
         });
         if ledger.is_some() && answer.calls.is_none() {
-            // It broke between the reply and the ledger's.
+            // The connection broke between the reply and that of the ledger.
             self.ledgers.clear();
         }
         if !granted {
@@ -250,7 +250,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Runs a thread for each route, while something else happens here; returns what each remembers.
+/// Runs a thread for each route while `during` runs. Returns the logs.
 pub fn under_load<R: Route>(
     plan: &Plan,
     routes: Vec<R>,
@@ -278,14 +278,14 @@ pub fn under_load<R: Route>(
     })
 }
 
-/// Takes what is left of every limiter with a long window.
+/// Takes all permits that are left in limiters with a long window.
 pub fn drain(plan: &Plan, route: &mut dyn Route) -> Log {
     let progress = Progress::default();
     let mut worker = Worker::new(plan, route, &progress, "drain".into());
     for limiter in plan.limiters().filter(|limiter| plan.rule(*limiter).is_long()) {
         let Limiter { tag, rule, key } = limiter;
         let call = || Call { tag, rule, keys: vec![key] };
-        // Enough for a limiter that has forgotten everything, and some.
+        // Enough even for a limiter that has forgotten everything.
         let limit = 2 * plan.rule(limiter).limit;
         let denied = (0..=limit).any(|_| worker.perform(call()) == Some(false));
         assert!(denied, "no end of permits in {}", plan.key(limiter));

@@ -1,4 +1,4 @@
-//! What the command line client shows while one types, and `COMMAND DOCS`, from which it has it.
+//! The hints of redis-cli while one types, and `COMMAND DOCS`, from which it takes them.
 
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -7,7 +7,7 @@ use std::thread;
 
 use testkit::{Server, array, field, int, program, text, wait_for};
 
-/// The command line client at a terminal, which `script` makes.
+/// redis-cli at a terminal, which the program `script` provides.
 struct Terminal {
     child: Child,
     keyboard: ChildStdin,
@@ -52,7 +52,7 @@ impl Terminal {
         line.split(['\r', '\n']).rfind(|line| !line.is_empty()).unwrap_or_default().to_owned()
     }
 
-    /// What is shown behind a line that was typed.
+    /// The hint that redis-cli shows after a typed line.
     fn hint(&mut self, typed: &str) -> String {
         const CLEAR_LINE: char = '\x15';
         self.keyboard.write_all(typed.as_bytes()).expect("a terminal");
@@ -68,7 +68,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // The client goes with its terminal.
+        // redis-cli ends with its terminal.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -125,7 +125,7 @@ fn the_documentation_of_each_command_is_complete() {
             _ => assert!(!array(field(docs, "arguments")).is_empty(), "{name} has no arguments"),
         }
     }
-    // The arity that is told is the one that is enforced.
+    // The server enforces the arity that it tells.
     let info = client.run("COMMAND INFO cl.throttle rl.policy|set");
     let arity = |at: usize| int(&array(&array(&info)[at])[1]);
     assert_eq!((arity(0), arity(1)), (-5, -9));

@@ -37,7 +37,7 @@ fn command_info() {
         assert_eq!(int(field(field(begin, "spec"), "index")), 1);
         let find = field(spec, "find_keys");
         assert_eq!(text(field(find, "type")), "range");
-        // Counted from the first key, negative from the end.
+        // Counted from the first key; negative: from the end.
         assert_eq!(int(field(field(find, "spec"), "lastkey")), i64::from(keys.1 as i32), "{name}");
         assert_eq!(int(field(field(find, "spec"), "keystep")), keys.2, "{name}");
         assert_eq!(int(field(field(find, "spec"), "limit")), 0);
@@ -203,7 +203,7 @@ fn every_command_is_described() {
             ),
             "{name}"
         );
-        // None of them can be left out.
+        // No argument can be left out.
         for argument in arguments {
             let pairs = array(argument).chunks(2);
             let flags =
@@ -213,7 +213,7 @@ fn every_command_is_described() {
     }
 }
 
-/// Rules are one argument: what is in it stands in its summary.
+/// Rules are one argument, and its summary says what may stand in it.
 #[test]
 fn the_summary_of_rules_has_every_word() {
     let server = Server::start();
@@ -244,7 +244,7 @@ fn the_summary_of_rules_has_every_word() {
     }
 }
 
-/// A cluster node with I/O threads asks a module with movable keys from its threads, which crashes it. With a range the
+/// A cluster node with I/O threads asks a module about movable keys from its threads, and crashes. With a range the
 /// server finds the keys by itself, for clients of any age.
 #[test]
 fn the_keys_of_every_command_stand_at_fixed_places() {
@@ -290,7 +290,7 @@ fn the_keys_of_every_command_stand_at_fixed_places() {
     assert_eq!(with_keys, 10);
 }
 
-/// A client that may do nothing but limit, and only under `app:`.
+/// A client that may only acquire permits, and only under `app`.
 fn limited(server: &Server) -> Client {
     server.client().run("ACL SETUSER app on >secret ~app:* +rl.acquire +multi +exec +eval");
     let mut client = server.client();
@@ -326,7 +326,7 @@ fn a_user_limits_only_under_its_own_keys() {
         line.contains("No permissions to access a key") || line.contains("can't access"),
         "{line}"
     );
-    // Nothing of all that counted.
+    // None of these calls changed anything.
     assert_eq!(client.acquire("app:a app:b", RULE).remaining, 1);
     assert_eq!(server.client().keys(), ["app:a", "app:b"]);
     let line = client.error("RL._EFFECT app:a x");

@@ -1,4 +1,4 @@
-//! `INFO rl`: counters that are exactly what the clients saw.
+//! `INFO rl`: its counters are exactly what the clients saw.
 //!
 //! `RL_METRICS_CALLS` is the number of calls of the long run, by default 100,000.
 
@@ -17,7 +17,7 @@ use crate::calls::{ALGORITHMS, rule, with_keys};
 /// `granted`, `denied` and `shadow_denied`.
 type Outcomes = [u64; 3];
 
-/// What is counted, by the names of the fields.
+/// The counters, by the names of their fields.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Tally {
     calls: Outcomes,
@@ -63,7 +63,7 @@ impl Tally {
         }
     }
 
-    /// Counts an answer: for the call, and for each of its limiters whether it had room.
+    /// Counts the answer of a call, and for each of its limiters whether it had room.
     fn count(&mut self, granted: bool, limiters: &[(&Rule, bool)]) {
         self.calls[usize::from(!granted)] += 1;
         for (rule, room) in limiters {
@@ -92,7 +92,7 @@ fn outcomes(value: &str) -> Outcomes {
     outcomes
 }
 
-/// A rule of a call, and what its policy makes of it.
+/// A rule of a call, and what its policy does to it.
 struct Rule {
     text: String,
     algorithm: &'static str,
@@ -148,7 +148,7 @@ const ERRORS: [(&str, &str); 7] = [
     ("RL.INFO text", "WRONGTYPE "),
 ];
 
-/// One client: its calls on keys that it shares with the others, and what it saw.
+/// One client: its calls on keys that it shares with the others, and the answers it saw.
 struct Traffic {
     random: Random,
     seen: Tally,
@@ -177,7 +177,7 @@ impl Traffic {
             }
             2..6 => {
                 let mut rule = Rule::random(&mut self.random, &ALGORITHMS);
-                // It has no names, so no policies.
+                // RL.ACQUIRE has no names, so policies do not apply.
                 (rule.name, rule.shadow) = (None, false);
                 rule.counted_as = if rule.algorithm == "leaky" { "bucket" } else { rule.algorithm };
                 let text = &rule.text;
@@ -244,14 +244,14 @@ fn counters_are_what_the_clients_saw() {
         }
     });
     assert_eq!(Tally::of(&mut client), seen);
-    // Nothing to compare would be no comparison.
+    // Counters of 0 would prove nothing.
     assert!(seen.errors > 100 && seen.calls.iter().all(|n| *n > 100), "{seen:?}");
     for field in ["algo_sliding", "algo_bucket", "algo_fixed", "algo_concurrency", "name_login"] {
         let [granted, denied, _] = seen.limiters[field];
         assert!(granted > 50 && denied > 50, "{field}: {seen:?}");
     }
     assert!(seen.limiters["name_quiet"][2] > 100, "{seen:?}");
-    // What only shows or resets other statistics changes nothing.
+    // Commands that only show statistics, or reset others, change nothing.
     for line in ["CONFIG RESETSTAT", "FLUSHALL", "RL.TOP", "RL.POLICY LIST", "RL.REFUND k0 COST 1"]
     {
         client.run(line);
@@ -259,7 +259,7 @@ fn counters_are_what_the_clients_saw() {
     assert_eq!(Tally::of(&mut client), seen);
 }
 
-/// What each limiter of one call is counted as.
+/// How each limiter of one call is counted.
 #[test]
 fn a_call_is_counted_once_and_each_limiter_for_itself() {
     let server = Server::start();
@@ -275,7 +275,7 @@ fn a_call_is_counted_once_and_each_limiter_for_itself() {
     for (limits, calls, a, b, s) in [
         ([9, 9, 1], [1, 0, 0], [1, 0, 0], [1, 0, 0], [1, 0, 0]),
         ([9, 9, 1], [2, 0, 1], [2, 0, 0], [2, 0, 0], [1, 0, 1]),
-        // One denies, the other had room in vain.
+        // One limiter denies, so the room in the other was of no use.
         ([0, 9, 1], [2, 1, 2], [2, 1, 0], [2, 0, 0], [1, 0, 2]),
         ([0, 0, 1], [2, 2, 3], [2, 2, 0], [2, 1, 0], [1, 0, 3]),
     ] {
@@ -290,7 +290,7 @@ fn a_call_is_counted_once_and_each_limiter_for_itself() {
     client.run("RL.ACQUIREX x y z 'WINDOW 10d LIMIT 9 ALGO fixed NAME all UPTO 5'");
     assert_eq!(Tally::of(&mut client).limiters["name_all"], [3, 0, 0]);
     assert_eq!(Tally::of(&mut client).calls, [3, 2, 3]);
-    // Denied for want of memory: an error, and nothing else.
+    // A call without memory counts as an error, and as nothing else.
     let before = Tally::of(&mut client);
     client.run("CONFIG SET maxmemory 1");
     let error = client.error("RL.ACQUIRE new WINDOW 10d LIMIT 9 ALGO fixed");
@@ -325,7 +325,7 @@ fn names_beyond_the_highest_number_share_a_line() {
             ("other_names", [7, 1, 0]),
         ]);
         assert_eq!(Tally::of(&mut client).limiters, fields, "{case}");
-        // Those known go on when the number is lowered, and new ones come when it is raised.
+        // Known names are counted on when the number is lowered; new ones are added when it is raised.
         client.run("CONFIG SET rl.max-names 0");
         client.run(line("n2", 99));
         client.run("CONFIG SET rl.max-names 4");
@@ -338,7 +338,7 @@ fn names_beyond_the_highest_number_share_a_line() {
             ("other_names", [8, 1, 0]),
         ]));
         assert_eq!(Tally::of(&mut client).limiters, fields, "{case}");
-        // Unnamed rules and PEEK are nobody's.
+        // Rules without a name, and PEEK, count under no name.
         client.run("RL.ACQUIREX k 'WINDOW 10d LIMIT 99 ALGO counter'");
         client.run(line("n7", 99).replace("ACQUIREX", "PEEK"));
         fields.extend(expected(&[("algo_counter", [15, 1, 0])]));
@@ -350,9 +350,9 @@ fn limiters(client: &mut Client) -> i64 {
     client.info_number("rl", "rl_limiters")
 }
 
-/// `INFO` and the key space tell this number of limiters.
+/// Asserts that `INFO` and the key space tell this number of limiters.
 fn expect(client: &mut Client, step: &str, expected: i64) {
-    // Frees may happen in the background.
+    // The server may free in the background.
     wait_for(step, || (limiters(client) == expected).then_some(()));
     let keys = |db| {
         client.run(format!("SELECT {db}"));

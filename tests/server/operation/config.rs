@@ -1,4 +1,4 @@
-//! The configuration: redis.conf, load arguments and `CONFIG`, and that nothing wrong is let in.
+//! The configuration: redis.conf, load arguments and `CONFIG`. Wrong values are refused.
 
 use std::time::{Duration, Instant};
 
@@ -94,7 +94,7 @@ fn config_set_refuses_what_cannot_be() {
     assert_eq!(client.config("rl.sliding-resolution"), "4096");
 }
 
-/// Load arguments that are refused, and what the log says.
+/// Load arguments that are refused, and the line in the log.
 const REFUSED: &[(&str, &str)] = &[
     ("sliding-resolution 15", r#"not loaded: sliding-resolution must be 16 to 65536, got "15""#),
     (
@@ -131,7 +131,7 @@ fn a_server_does_not_start_with_what_cannot_be() {
     ] {
         let started = Server::builder().conf(line).try_start();
         let Err(log) = started else { panic!("started with {line}") };
-        // In the server's words, which do not always name the parameter.
+        // The server words these errors, and does not always name the parameter.
         let name = line.split(' ').next().expect("a name");
         let reasons = [name, "not loaded: ", "Module Configuration detected"];
         assert!(reasons.iter().any(|reason| log.contains(reason)), "with {line}:\n{log}");
@@ -167,7 +167,7 @@ fn a_coarse_log_is_short_and_never_over_the_limit() {
     let mut client = server.client();
     let rule = format!("WINDOW {WINDOW_MS} LIMIT {LIMIT} ALGO sliding");
     let begun = Instant::now();
-    // When a grant was asked for at the latest before it happened, and answered at the earliest after.
+    // For each grant, a time before it and a time after it.
     let mut grants: Vec<(Duration, Duration)> = Vec::new();
     let (mut rounded, mut largest) = (0, 0);
     while begun.elapsed() < Duration::from_millis(3 * WINDOW_MS) {
@@ -183,7 +183,7 @@ fn a_coarse_log_is_short_and_never_over_the_limit() {
     assert!(rounded > grants.len() / 2, "{rounded} of {} grants were rounded", grants.len());
     assert!(largest < 600, "{largest} bytes for at most 33 entries");
     for pair in grants.windows(LIMIT + 1) {
-        // The server tells time in whole milliseconds.
+        // The server's clock counts whole milliseconds.
         let apart = pair[LIMIT].1 - pair[0].0 + Duration::from_millis(1);
         assert!(apart >= Duration::from_millis(WINDOW_MS), "{} grants within {apart:?}", LIMIT + 1);
     }

@@ -1,5 +1,5 @@
-//! A server that is full, under each eviction policy: limiters go on, or are evicted and then fresh, and nobody but a newcomer
-//! under `noeviction` gets an error.
+//! A full server, under each eviction policy: limiters go on, or are evicted and then fresh, and only newcomers under
+//! `noeviction` get an error.
 
 use std::thread;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use testkit::{Client, Reply, Server, Words, acquire, words};
 use crate::calls::{ALGORITHMS, long_rule};
 
 const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
-/// What a server may hold above what it does at first.
+/// How many bytes the server may use above those it starts with.
 const ROOM: i64 = 2_000_000;
 
 /// The policies that this server knows.
@@ -32,7 +32,7 @@ fn policies(client: &mut Client) -> Vec<&'static str> {
     known
 }
 
-/// Lets the server have so many bytes more than it uses.
+/// Lets the server use this many bytes more than it does.
 fn leave_room(client: &mut Client, bytes: i64) -> i64 {
     let limit = client.info_number("memory", "used_memory") + bytes;
     client.run(format!("CONFIG SET maxmemory {limit}"));
@@ -46,7 +46,7 @@ fn empty(client: &mut Client, policy: &str) -> i64 {
     leave_room(client, ROOM)
 }
 
-/// Calls on new keys, many in one go.
+/// Sends calls on new keys, many together.
 fn flood(client: &mut Client, count: usize, call: impl Fn(usize) -> Words) {
     for at in (0..count).step_by(500) {
         for reply in client.pipeline((at..at + 500).map(&call)) {
@@ -73,7 +73,7 @@ fn where_the_server_may_evict_new_limiters_are_made_and_old_ones_are_fresh() {
         assert!(evicted > 1_000, "{policy}: {evicted} keys evicted");
         let used = client.info_number("memory", "used_memory");
         assert!(used < limit + ROOM / 2, "{policy}: {used} bytes of {limit}");
-        // Each has one permit, taken unless it was evicted.
+        // Each limiter has one permit, which is taken unless the key was evicted.
         let mut fresh = 0;
         for i in 0..300 {
             let key = format!("new:{}", i * 50);
@@ -81,7 +81,7 @@ fn where_the_server_may_evict_new_limiters_are_made_and_old_ones_are_fresh() {
             let replies = client.pipeline([words(&format!("EXISTS {key}")), acquire(&key, &rule)]);
             let exists = replies[0] == Ok(Value::Int(1));
             let reply = Reply::of(replies[1].as_ref().expect("a reply"));
-            // A key can go between the two: to make room for what the second needs.
+            // A key can be evicted between the two to make room for the second.
             assert!(exists || reply.is_grant(), "{policy}: {key} is not fresh");
             fresh += usize::from(reply.is_grant());
         }
@@ -105,7 +105,7 @@ fn a_script_may_make_many_limiters_on_a_full_server() {
         }
         assert_eq!(client.text("PING"), "PONG");
     }
-    // Where it may not, the script ends in the error that a new limiter gets.
+    // Where nothing may be evicted, the script ends in the error that a new limiter gets.
     empty(&mut client, "noeviction");
     leave_room(&mut client, 60_000);
     let error = client.error(words("EVAL").arg(script).then("0 {x}:"));
@@ -122,28 +122,27 @@ fn fill(client: &mut Client) {
 
 #[test]
 fn a_full_server_that_may_not_evict_goes_on_with_what_it_has() {
-    const SLIDING: &str = "WINDOW 150ms LIMIT 5 ALGO sliding";
-    const SLOTS: &str = "WINDOW 100ms LIMIT 1 ALGO concurrency";
+    const SLIDING: &str = "WINDOW 400ms LIMIT 5 ALGO sliding";
+    const SLOTS: &str = "WINDOW 300ms LIMIT 1 ALGO concurrency";
     let server = Server::start();
     let mut client = server.client();
     let lease = |key: &str, id: usize| format!("RL.ACQUIREX {key} '{SLOTS} ID id{id}'");
-    // A user's PERSIST, so that the keys outlive their permits here.
-    let granted =
-        Reply::of(&client.run("RL.ACQUIREX steady 'WINDOW 150ms LIMIT 5 ALGO sliding UPTO 5'"));
+    // PERSIST by a user lets the keys outlive their permits.
+    let granted = Reply::of(&client.run(format!("RL.ACQUIREX steady '{SLIDING} UPTO 5'")));
     assert_eq!(granted.granted, 5);
     assert!(Reply::of(&client.run(lease("slots", 0))).is_grant());
     client.run("PERSIST steady");
     client.run("PERSIST slots");
     fill(&mut client);
-    for round in 1..8 {
+    for round in 1..5 {
         let reply = client.acquire("steady", SLIDING);
         if !reply.is_grant() {
             thread::sleep(Duration::from_millis(reply.retry_after as u64));
         }
-        // What expired made room for as much.
+        // Expired permits make room for as many new ones.
         let reply = client.run(format!("RL.ACQUIREX steady '{SLIDING} UPTO 5'"));
         assert!(Reply::of(&reply).granted >= 4, "round {round}: {reply:?}");
-        assert!(!client.acquire("steady", "WINDOW 150ms LIMIT 1 ALGO sliding").is_grant());
+        assert!(!client.acquire("steady", "WINDOW 400ms LIMIT 1 ALGO sliding").is_grant());
 
         let reply = Reply::of(&client.run(lease("slots", round)));
         thread::sleep(Duration::from_millis(reply.retry_after as u64));
@@ -154,7 +153,7 @@ fn a_full_server_that_may_not_evict_goes_on_with_what_it_has() {
     }
 }
 
-/// A limiter of leases works by giving back and taking again.
+/// A limiter of leases goes on: a lease given back makes room for another.
 #[test]
 fn a_slot_that_was_given_back_can_be_taken_on_a_full_server() {
     let server = Server::start();
@@ -172,7 +171,7 @@ fn a_slot_that_was_given_back_can_be_taken_on_a_full_server() {
     }
 }
 
-/// A log that was longer before has the memory still.
+/// A log that was longer before still has its memory.
 #[test]
 fn a_log_may_grow_to_its_old_length_on_a_full_server() {
     const RULE: &str = "WINDOW 200ms LIMIT 50 ALGO sliding";

@@ -1,4 +1,4 @@
-//! A server without memory left: existing limiters go on, new ones are refused as a whole.
+//! A server without memory left: existing limiters go on, calls with a new one are refused as a whole.
 
 use std::thread;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use testkit::{Client, Reply, Server, acquire, wait_for_replica};
 const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 const BUCKET: &str = "WINDOW 10d LIMIT 20 ALGO bucket";
 const SLIDING: &str = "WINDOW 10d LIMIT 20 ALGO sliding";
-/// Above the resolution: grants of some minutes share an entry.
+/// A limit above the resolution: grants of some minutes share an entry.
 const STEPPED: &str = "WINDOW 10d LIMIT 10000 ALGO sliding";
 
 fn fill(client: &mut Client) {
@@ -40,7 +40,7 @@ fn existing_limiters_go_on_and_new_ones_do_not_begin() {
         assert!(Reply::of(&reply).is_grant());
         entries += 1;
         assert!(entries < 10, "a log that never grows");
-        // Not in the millisecond of the last grant.
+        // The next call must not fall into the millisecond of the last grant.
         thread::sleep(Duration::from_millis(2));
     }
 
@@ -56,7 +56,7 @@ fn existing_limiters_go_on_and_new_ones_do_not_begin() {
         assert_eq!(client.error(acquire(keys, rule)), OOM, "{keys}");
         assert_eq!((client.text("DEBUG DIGEST"), client.int("DBSIZE")), before, "{keys}");
     }
-    // Denials need no memory, not for a new key either.
+    // Denials need no memory, not even on a new key.
     assert!(!client.acquire("new bucket", BUCKET).is_grant());
     assert!(!client.acquire("new", "WINDOW 10d LIMIT 0 ALGO sliding").is_grant());
     assert_eq!((client.text("DEBUG DIGEST"), client.int("DBSIZE")), before);
@@ -72,7 +72,7 @@ fn a_grant_in_the_millisecond_of_the_last_one_needs_no_memory() {
     let mut client = server.client();
     client.run("CONFIG SET maxmemory-policy noeviction");
     let rule = "WINDOW 10d LIMIT 4000 ALGO sliding";
-    // Into the same millisecond by being sent together, and again until that happened.
+    // Calls that are sent together mostly fall into the same millisecond.
     let mut granted = 0;
     for i in 0..200 {
         let (first, second) = (acquire(&format!("k{i}"), rule), acquire(&format!("k{i}"), rule));

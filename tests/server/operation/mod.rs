@@ -1,4 +1,4 @@
-//! What an operator meets: the configuration, a server that is full, taking the module away.
+//! What an operator meets: the configuration, a full server, taking the module away.
 
 mod config;
 mod eviction;

@@ -1,4 +1,4 @@
-//! What a server without the module can load, and how the module is taken away (`docs/operations.md`).
+//! Taking the module away (`docs/operations.md`), and what a server without it can load.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use testkit::{Client, Server, args, wait_for, wait_for_children, wait_for_replic
 
 use crate::policies::set;
 
-/// Redis 7.0 saves a header for the module whether or not anything follows.
+/// Redis 7.0 saves a header for the module even when nothing follows.
 fn always_saves_a_header(client: &mut Client) -> bool {
     client.info("server", "redis_version").starts_with("7.0.")
 }

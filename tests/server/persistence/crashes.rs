@@ -1,4 +1,4 @@
-//! Servers that die at a random moment, and files that are cut or damaged.
+//! Servers die at a random moment, and files are cut or damaged.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,7 +17,7 @@ const LIMIT: u64 = 3000;
 
 // ------------------------------------------------------------------------------------------ crashes
 
-/// What a client knows of each key: permits it was told of, and those of calls without an answer.
+/// What a client knows of each key: permits that it was told of, and permits of calls without an answer.
 #[derive(Default)]
 struct Log(HashMap<String, (i64, i64)>);
 
@@ -40,7 +40,7 @@ impl Log {
     }
 }
 
-/// One of the keys alone, or two of the same algorithm in one call.
+/// A call on one of the keys, or on two of the same algorithm.
 fn random_keys(random: &mut Random) -> (&'static str, String) {
     let algorithm = random.pick(&ALGORITHMS);
     let keys = match random.below(4) {
@@ -51,7 +51,7 @@ fn random_keys(random: &mut Random) -> (&'static str, String) {
     (algorithm, keys)
 }
 
-/// Pipelines calls until the server is gone.
+/// Sends pipelines of calls until the server is gone.
 fn load(mut client: Client, seed: u64) -> Log {
     let (mut random, mut log) = (Random(seed), Log::default());
     loop {
@@ -64,7 +64,7 @@ fn load(mut client: Client, seed: u64) -> Log {
             .collect();
         let commands: Vec<Words> = calls.iter().map(|(_, call)| call.clone()).collect();
         if client.try_send(&commands).is_err() {
-            // What was not sent as a whole may have arrived in part.
+            // A part of what was not sent completely may have arrived.
             calls.iter().for_each(|(keys, _)| log.add(keys, &Err(String::new())));
             return log;
         }
@@ -78,7 +78,7 @@ fn load(mut client: Client, seed: u64) -> Log {
     }
 }
 
-/// Kills a server under load a few times. Returns it with what the clients know.
+/// Kills a server under load a few times. Returns the server and what the clients know.
 fn killed_under_load(fsync: &str, seed: u64, check: impl Fn(&mut Client, &Log)) -> (Server, Log) {
     let mut random = Random(seed);
     let mut server = Server::builder()
@@ -101,19 +101,19 @@ fn killed_under_load(fsync: &str, seed: u64, check: impl Fn(&mut Client, &Log)) 
             server.kill();
             threads.into_iter().for_each(|thread| log.merge(thread.join().expect("a client")));
         });
-        // A rewrite by a child of the dead server goes on: it does no harm.
+        // A child of the dead server may go on rewriting, which does no harm.
         server.try_respawn().unwrap_or_else(|log| panic!("round {round}, seed {seed}:\n{log}"));
         check(&mut server.client(), &log);
     }
     (server, log)
 }
 
-/// What is counted under a key; 0 for none.
+/// The permits in use under a key; 0 without a limiter.
 fn used(client: &mut Client, key: &str) -> i64 {
     if client.int(format!("EXISTS {key}")) == 0 { 0 } else { info(client, key, "used") }
 }
 
-/// What survived and what can still be had is the limit, no more and no less.
+/// The permits that survived and those that are left add up to the limit, no more and no less.
 fn assert_limit_holds(client: &mut Client, log: &Log) {
     for key in log.0.keys() {
         let algorithm = key.split(':').next().expect("an algorithm");
@@ -178,7 +178,7 @@ fn command(bytes: &[u8]) -> Option<(Vec<&[u8]>, &[u8])> {
     Some((command, rest))
 }
 
-/// How many effects on each key are whole in an AOF, transactions without an end left out.
+/// How many complete effects on each key an AOF has, without those of transactions that have no end.
 fn effects(mut aof: &[u8]) -> HashMap<String, i64> {
     let mut whole = HashMap::new();
     let mut pending: Option<Vec<String>> = None;
@@ -240,7 +240,7 @@ fn a_truncated_aof_holds_what_is_whole_in_it() {
         }
         server.kill();
     }
-    // Where the operator wants no guesses, the server does not start.
+    // With `aof-load-truncated no` the server does not start.
     let mut strict = builder.conf("aof-load-truncated no").start();
     strict.kill();
     fs::write(incremental(&strict), &aof[..aof.len() - 1]).expect("the AOF");
@@ -249,7 +249,7 @@ fn a_truncated_aof_holds_what_is_whole_in_it() {
 
 // ------------------------------------------------------------------------------------- damaged files
 
-/// Where in a file these bytes are.
+/// The position of these bytes in a file.
 fn find(file: &[u8], bytes: &[u8]) -> Range<usize> {
     let at = file.windows(bytes.len()).position(|window| window == bytes).expect("in the file");
     at..at + bytes.len()

@@ -1,4 +1,4 @@
-//! What survives: saving, the AOF, copies of keys, and the life of a key.
+//! What survives: RDB files, the AOF, copies of keys, and how long a key lives.
 
 use std::collections::HashSet;
 use std::thread;
@@ -11,7 +11,7 @@ use crate::calls::{ALGORITHMS, capacity, long_rule};
 
 const LIMIT: u64 = 5;
 
-/// A limiter of each algorithm, with some permits left but for the leaky one.
+/// A limiter of each algorithm. All but the leaky one have permits left.
 struct Limiters(Vec<(&'static str, Stored)>);
 
 impl Limiters {
@@ -23,7 +23,7 @@ impl Limiters {
         Limiters(ALGORITHMS.into_iter().map(create).collect())
     }
 
-    /// Takes one permit more where there is one.
+    /// Takes another permit from each limiter that has one.
     fn take_one(&mut self, client: &mut Client) {
         for (algorithm, stored) in &mut self.0 {
             client.acquire(algorithm, &long_rule(algorithm, LIMIT));
@@ -31,7 +31,7 @@ impl Limiters {
         }
     }
 
-    /// Everything is as it was stored, and what is left is what was left.
+    /// Asserts that everything is stored as before, and that as many permits are left.
     fn check(&self, client: &mut Client, left: i64) {
         for (algorithm, stored) in &self.0 {
             assert_eq!(client.stored(algorithm), *stored, "{algorithm}");
@@ -70,7 +70,7 @@ fn a_limiter_in_an_aof_holds_after_a_crash() {
             .start();
         let mut limiters = Limiters::create(&mut server.client());
         server.crash();
-        // As effects, then rewritten, then rewritten with effects after it.
+        // The AOF holds effects, then it is rewritten, then it is rewritten with effects after it.
         limiters.take_one(&mut server.client());
         server.client().run("BGREWRITEAOF");
         wait_for_children(&mut server.client());
@@ -99,7 +99,7 @@ fn dump_and_restore() {
         assert_eq!(client.drain("forever", &rule), left, "{algorithm}");
         client.run(restore("timed", &stored.expires_at.to_string()).then("ABSTTL"));
         assert_eq!(client.stored("timed"), *stored, "{algorithm}");
-        // Over a limiter that is used up, one of another algorithm, and something else.
+        // RESTORE replaces a limiter that is used up, one of another algorithm, and a key of another type.
         client.drain("timed", &rule);
         client.take(1, "other", "WINDOW 10d LIMIT 1000 ALGO counter");
         client.run("SET text x");
@@ -116,7 +116,7 @@ fn damaged_dumps_are_refused_or_harmless() {
     let server = Server::start();
     let mut client = server.client();
     let limiters = Limiters::create(&mut client);
-    // So that the damage gets past the checksum and to the module.
+    // The server skips the checksum, so the damage reaches the module.
     client.run("DEBUG SET-SKIP-CHECKSUM-VALIDATION 1");
     let mut random = Random(11);
     let (mut refused, mut restored) = (0, 0);
@@ -187,7 +187,7 @@ fn one_grant_is_a_change_for_the_save_points() {
     assert_eq!(client.info_number("persistence", "rdb_changes_since_last_save"), 0);
 }
 
-/// Grows the logs of some keys for a while: one entry a millisecond.
+/// Lets the logs of some keys grow for a while, by an entry a millisecond.
 fn grow(client: &mut Client, keys: &str, lasting: Duration) {
     let begun = Instant::now();
     while begun.elapsed() < lasting {
@@ -241,7 +241,7 @@ fn the_server_knows_the_type_and_its_size() {
     for reply in client.pipeline((1..COPIES).map(|i| format!("COPY log0 log{i}"))) {
         assert_eq!(reply, Ok(Value::Int(1)));
     }
-    // What the type says of its size is what the server's allocator gave away, about.
+    // The size that the type tells is about what the server's allocator handed out.
     let used = client.info_number("memory", "used_memory") - empty;
     let said = big * COPIES as i64;
     assert!((said / 2..said * 2).contains(&used), "{used} bytes, by MEMORY USAGE {said}");

@@ -1,4 +1,4 @@
-//! What an earlier version wrote is read by this one: an RDB file and the files of an AOF, kept in `tests/fixtures`.
+//! This version reads what an earlier one wrote: an RDB file and the files of an AOF, kept in `tests/fixtures`.
 //!
 //! `RL_WRITE_FIXTURES=folder cargo test --test server fixture` writes them anew with the present version, see the
 //! README there.
@@ -12,10 +12,10 @@ use testkit::{Client, Server, field, int, text, wait_for_children};
 
 use crate::calls::{acquirex, info, peek};
 
-/// The longest window that there is, so that the files are good for as long as possible.
+/// The longest window there is, so that the files are of use as long as possible.
 const WINDOW: &str = "WINDOW 3650d";
 
-/// A key, the rule that its limiter was made with, and how many permits were taken of how many.
+/// A key, the rule of its limiter, and how many permits of how many were taken.
 struct Case {
     key: &'static str,
     rule: &'static str,
@@ -37,9 +37,9 @@ const CASES: [Case; 6] = [
     case("counter", "LIMIT 9 ALGO counter", 4, 9),
 ];
 
-/// December 2029: windows of ten years begin anew, and what a counter holds fades.
+/// December 2029: windows of ten years begin anew, and the permits of a counter fade.
 const COUNTER_FADES_S: u64 = 315_360_000 * 6;
-/// December 2035: the window of the fixed one ends.
+/// December 2035: the window of the `fixed` one ends.
 const VOID_S: u64 = 2_081_000_000;
 
 fn now_s() -> u64 {
@@ -49,7 +49,7 @@ fn now_s() -> u64 {
 /// See `tests/fixtures/README.md`.
 const FOLDERS: [&str; 1] = ["v0.1.0"];
 
-/// The windows of `fixed` are moved so that one begins about when the files were made: in the year 2026 by the fixture.
+/// OFFSET moves the windows of `fixed` so that one begins about when the files were made, in 2026.
 fn rule_of(case: &Case) -> String {
     let offset = if case.key == "fixed" { "OFFSET 2190d" } else { "" };
     format!("{WINDOW} {} {offset}", case.rule)
@@ -131,7 +131,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Writes both kinds of files: the AOF has a base, rewritten with or without the RDB preamble, and effects after it.
+/// Writes both kinds of files. The AOF has a base, with or without the RDB preamble, and effects after it.
 fn write(folder: &Path) {
     let server = Server::start();
     create(&mut server.client());
@@ -146,7 +146,7 @@ fn write(folder: &Path) {
             .start();
         let mut client = server.client();
         if preamble == "no" {
-            // Some of it in the base: what `create` does not add to.
+            // The base holds a part: what `create` does not change afterwards.
             client.run("RL.BLOCK blocked FOR 3650d");
             acquirex(
                 &mut client,

@@ -1,4 +1,4 @@
-//! What survives: files of an RDB and an AOF, also damaged and old ones, and copies of keys.
+//! What survives: RDB and AOF files, damaged and old ones too, and copies of keys.
 
 mod crashes;
 mod durability;

@@ -1,5 +1,5 @@
-//! `RESTORE` of payloads in which each byte was flipped in turn, and of payloads that were cut, with a checksum that is right
-//! again: an error, or a limiter on which everything works.
+//! `RESTORE` of damaged payloads with a right checksum: each byte is flipped in turn, and the payload is cut
+//! everywhere. The answer is an error, or a limiter on which every command works.
 
 use redis::Value;
 use testkit::{Client, Reply, Server, Words, bytes_of, field, int, text, words};
@@ -10,7 +10,7 @@ use crate::calls::{ALGORITHMS, long_rule};
 const FOOTER: usize = 10;
 /// A type, the type's ID, an opcode and at least one byte of length come before the value's own bytes.
 const HEADER: usize = 12;
-/// More than any intact limiter of these tests takes, by far.
+/// Far more than any intact limiter of these tests takes.
 const MOST_BYTES: i64 = 4_000;
 
 /// The checksum of Redis: CRC-64 of Jones' polynomial, reflected, from 0.
@@ -28,7 +28,7 @@ fn sealed(bytes: &[u8]) -> Vec<u8> {
     [bytes, &crc64(bytes).to_le_bytes()].concat()
 }
 
-/// Payloads of limiters of every kind, each with what it is.
+/// Payloads of limiters of every kind, each with a description.
 fn samples(client: &mut Client) -> Vec<(String, Vec<u8>)> {
     let mut samples = Vec::new();
     let mut add = |client: &mut Client, what: &str, calls: &[String]| {
@@ -61,7 +61,7 @@ fn samples(client: &mut Client) -> Vec<(String, Vec<u8>)> {
     samples
 }
 
-/// What is done to a key that was restored, or could not be. What it is like comes first.
+/// Commands for a key after the attempt to restore it. The first ones show its state.
 fn exercise() -> Vec<Words> {
     let mut calls: Vec<Words> = [
         "MEMORY USAGE k",
@@ -84,7 +84,7 @@ fn exercise() -> Vec<Words> {
     calls
 }
 
-/// Numbers that a limiter may show.
+/// Asserts that the numbers of a limiter are in range.
 fn assert_sane(info: &Value, case: &dyn Fn() -> String) {
     if *info == Value::Nil {
         return;
@@ -104,7 +104,7 @@ fn assert_sane(info: &Value, case: &dyn Fn() -> String) {
     assert!((0..=200).contains(&number("entries")), "{info:?}, {}", case());
 }
 
-/// Restores a payload and works on what that gave. Whether it was taken.
+/// Restores a payload and runs commands on the result. Returns whether the server took it.
 fn restore(client: &mut Client, payload: &[u8], case: &dyn Fn() -> String) -> bool {
     let mut commands = vec![words("DEL k copy"), words("RESTORE k 0").arg(payload)];
     commands.extend(exercise());
@@ -136,7 +136,7 @@ fn restore(client: &mut Client, payload: &[u8], case: &dyn Fn() -> String) -> bo
     if restored {
         let usage = int(replies[2].as_ref().expect("a size"));
         assert!(usage < MOST_BYTES, "{usage} bytes, {}", case());
-        // What it is stored as is taken again, and is the same.
+        // The server takes back what it dumps, and dumps the same again.
         for dump in [&replies[4], replies.last().expect("a dump")] {
             let dump = bytes_of(dump.as_ref().expect("a dump")).expect("a dump");
             client.run(words("RESTORE copy 0").arg(&dump).then("REPLACE"));

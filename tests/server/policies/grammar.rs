@@ -10,7 +10,7 @@ const NAME_EXPECTED: &str = "NAME must be 1 to 64 letters, digits, '_', '.' or '
 
 const HIGH: &str = "315360000000 ms";
 
-/// Each line is refused by exactly this message, counted, and changes nothing.
+/// Each call is refused with exactly this error, is counted, and changes nothing.
 fn assert_refused<'a>(cases: impl IntoIterator<Item = (Words, &'a str)>) {
     let server = Server::start();
     let mut client = server.client();
@@ -121,7 +121,7 @@ fn the_server_refuses_what_has_too_few_words() {
         client.error("RL.POLICY FLUSH"),
         "ERR unknown subcommand 'FLUSH'. Try RL.POLICY HELP."
     );
-    // The longest name, all its characters, words in any case and order.
+    // Accepted: the longest name, all characters of a name, words in any case and order.
     let name = format!("AZaz09_.-{}", "n".repeat(55));
     client.run(format!("rl.policy set {name} shadow algo FIXED for 1h limit 5 window 1h"));
     assert_eq!(names(&mut client), [name]);

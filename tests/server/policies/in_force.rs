@@ -1,5 +1,4 @@
-//! `RL.POLICY`: numbers replaced while the server runs, at once and for all, and what becomes of
-//! them.
+//! `RL.POLICY`: numbers are replaced while the server runs, at once and for all clients.
 
 use redis::Value;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
@@ -13,12 +12,11 @@ use crate::policies::{
     call, create, digest, limit, names, numbered, set, set_for, set_ten_thousand,
 };
 
-/// The numbers of each step, and how many permits the shared limiter has handed out by its end; 0
-/// stands for none.
+/// The limit of each step (0: no policy), and how many permits the shared limiter has handed out by its end.
 const STEPS: [(i64, i64); 6] = [(40, 40), (70, 70), (30, 70), (71, 71), (0, 71), (400, 400)];
 
-/// Each answer obeys a step that was begun before it came and not over when it was asked for. The
-/// limits tell steps apart, and the application's own is 5.
+/// Each answer obeys a step that had begun when it came and was not over when the call was sent. The limits tell the
+/// steps apart; the application's own limit is 5.
 #[test]
 fn the_very_next_acquisition_obeys_while_clients_run() {
     const THREADS: usize = 20;
@@ -59,11 +57,11 @@ fn the_very_next_acquisition_obeys_while_clients_run() {
                 let asked = calls.load(Ordering::SeqCst) - seen >= enough;
                 (asked && granted.load(Ordering::SeqCst) >= total).then_some(())
             });
-            // A raised limit gave what it added, a lowered one forgave nothing.
+            // A raised limit gave what it added; a lowered one forgave nothing.
             assert_eq!(granted.load(Ordering::SeqCst), total, "step {step}");
         }
     });
-    // In one pipeline, in a transaction, and in a script, the next call is the next one.
+    // In a pipeline, in a transaction and in a script, the very next call obeys.
     let policy = |n: i64| format!("RL.POLICY SET api WINDOW 10d LIMIT {n} ALGO sliding");
     let replies = operator.pipeline([policy(501), call("k", "api"), policy(502), call("k", "api")]);
     for (at, limit) in [(1, 501), (3, 502)] {
@@ -85,7 +83,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// All numbers come from the policy, cost and ID from the call; what was taken stays taken.
+/// All numbers come from the policy, cost and ID from the call. Permits that were taken stay taken.
 #[test]
 fn every_number_is_replaced_and_permits_in_use_are_kept() {
     let server = Server::start();
@@ -115,7 +113,7 @@ fn every_number_is_replaced_and_permits_in_use_are_kept() {
             assert!((2..=3).contains(&remaining), "{case}: {remaining}");
         }
     }
-    // BLOCK and LIMIT 0, which is a switch to close an endpoint.
+    // BLOCK, and LIMIT 0, which closes an endpoint.
     client.run("RL.POLICY SET login WINDOW 10d LIMIT 1 ALGO fixed BLOCK 1h");
     client.run("RL.POLICY SET closed WINDOW 10d LIMIT 0 ALGO fixed");
     let line = call("b", "login");
@@ -126,7 +124,7 @@ fn every_number_is_replaced_and_permits_in_use_are_kept() {
     assert!(!reply.is_grant() && reply.retry_after > 3_590_000, "{reply:?}: the block goes on");
     let reply = Reply::of(&client.run(call("c", "closed")));
     assert_eq!((reply.granted, reply.retry_after, reply.limit), (0, -1, 0));
-    // Only rules that carry the name, in a call of several, and PEEK alike.
+    // A policy concerns only the rules with its name in a call of several, also in PEEK.
     set(&mut client, "two", 50, "");
     let rules = ["one", "two"].map(|name| format!("WINDOW 10d LIMIT 5 ALGO fixed NAME {name}"));
     for command in ["RL.ACQUIREX", "RL.PEEK"] {
@@ -139,7 +137,7 @@ fn every_number_is_replaced_and_permits_in_use_are_kept() {
     assert_eq!([limit(&mut client, "two"), limit(&mut client, "TWO")], [50, 5]);
 }
 
-/// What RESERVE lets through is in debt to a bucket; a log has no debts.
+/// Reservations leave a bucket in debt; a log has no debts.
 #[test]
 fn a_policy_of_another_algorithm_holds_its_limit_over_reservations() {
     for algorithm in ["sliding", "fixed", "counter"] {
@@ -160,13 +158,13 @@ fn a_policy_for_a_time_ends_by_itself() {
         Value::Nil => None,
         policy => Some(int(field(&policy, "for"))),
     };
-    // Nothing behind it.
+    // No other policy is behind it.
     let begun = client.time_ms();
     set_for(&mut client, 7, 300);
     wait_for("the end of FOR", || (limit(&mut client, "n") == 5).then_some(()));
     assert!(client.time_ms() >= begun + 300, "it ended early");
     assert_eq!(names(&mut client), Vec::<String>::new());
-    // A standing one behind it, which is shown again.
+    // A policy without an end is behind it, and is shown again.
     set(&mut client, "n", 8, "");
     assert_eq!(left(&mut client), Some(-1));
     let standing = digest(&mut client);
@@ -178,7 +176,7 @@ fn a_policy_for_a_time_ends_by_itself() {
     set_for(&mut client, 11, 100);
     thread::sleep(Duration::from_millis(120));
     assert!([8, 9].contains(&limit(&mut client, "n")), "one of those set before");
-    // One without an end is for good.
+    // A policy without an end replaces all others for good.
     set(&mut client, "n", 12, "FOR 50ms");
     set(&mut client, "n", 13, "");
     thread::sleep(Duration::from_millis(70));
@@ -190,7 +188,7 @@ fn a_policy_for_a_time_ends_by_itself() {
     assert_eq!(client.int("RL.POLICY DEL n"), 0);
 }
 
-/// "Then by itself back to what was set before": that was the longer one, whose time is not over.
+/// A policy for a time ends "by itself, back to what was set before": here to a longer one whose time is not over.
 #[test]
 fn a_short_time_goes_back_to_the_longer_one_before_it() {
     let server = Server::start();
@@ -231,7 +229,7 @@ fn the_digest_tells_nodes_apart() {
     let full = digest(&mut client);
     assert_ne!(full, empty);
     assert_eq!(digest(&mut behind), full);
-    // A difference in any number shows, and goes with it.
+    // A difference in any number changes the digest, and undoing it restores the digest.
     for policy in [
         "WINDOW 1h LIMIT 7 ALGO bucket BURST 70 BLOCK 5s",
         "WINDOW 1h LIMIT 7 ALGO bucket BURST 71 BLOCK 5s SHADOW",
@@ -248,7 +246,7 @@ fn the_digest_tells_nodes_apart() {
     }
     behind.run("RL.POLICY DEL a");
     assert_ne!(digest(&mut behind), full);
-    // The order of what was set does not show.
+    // The order in which policies were set does not matter.
     for (client, order) in [(&mut client, ["x", "y", "z"]), (&mut other, ["z", "x", "y"])] {
         client.run("RL.POLICY DEL a b.B-_9 c d");
         order.iter().for_each(|name| set(client, name, 3, ""));
@@ -289,7 +287,7 @@ fn get_and_list_tell_all_numbers() {
     let names = ["algo", "window", "limit", "burst", "offset", "block", "shadow", "for"];
     let expected = [
         ("a", "bucket", [3_600_000, 7, 70, 0, 5000, 1, -1]),
-        // Where its windows begin in its day.
+        // OFFSET tells where in the day its windows begin.
         ("b.B-_9", "fixed", [86_400_000, 8, 8, 75_600_000, 0, 0, -1]),
         ("c", "concurrency", [3_600_000, 1, 1, 0, 0, 0, -1]),
         ("d", "sliding", [864_000_000, 10, 10, 0, 0, 0, 3_600_000]),
@@ -367,7 +365,7 @@ fn only_an_administrator_runs_it() {
         assert_eq!(Reply::of(&user.run(call("k", "n"))).limit, 7, "{rules}");
         assert_eq!(limit(&mut admin, "n"), 7);
     }
-    // One that may only look.
+    // A user who may only look.
     let mut user = as_user("-@all +rl.policy|get +rl.policy|list");
     assert!(user.error(lines[0]).starts_with("NOPERM "));
     assert!(user.error(lines[1]).starts_with("NOPERM "));

@@ -1,4 +1,4 @@
-//! What becomes of policies: saving, loading, replication, flushing.
+//! What becomes of policies when the server saves, loads, replicates and flushes.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -9,7 +9,7 @@ use testkit::{Client, Server, array, text, wait_for_children, wait_for_replica, 
 
 use crate::policies::{create, digest, limit, names, set};
 
-/// The whole of a listing but for the time that is left.
+/// The whole listing, without the time that is left.
 fn listed(client: &mut Client) -> BTreeMap<String, Vec<String>> {
     let pairs = client.run("RL.POLICY LIST");
     let of = |pair: &Value| {
@@ -21,7 +21,7 @@ fn listed(client: &mut Client) -> BTreeMap<String, Vec<String>> {
     array(&pairs).iter().map(of).collect()
 }
 
-/// Digest and listing are the same.
+/// Asserts that digest and listing are the same.
 pub fn assert_same(
     before: &(String, BTreeMap<String, Vec<String>>),
     client: &mut Client,
@@ -49,7 +49,7 @@ fn policies_survive_saving() {
         client.run("SAVE");
         server.crash();
         assert_same(&before, &mut server.client(), case);
-        // Loading clears what was set meanwhile.
+        // Loading removes policies that were set after the save.
         set(&mut server.client(), "late", 3, "");
         server.client().run("DEBUG RELOAD NOSAVE");
         assert_same(&before, &mut server.client(), case);
@@ -73,7 +73,7 @@ fn policies_survive_in_an_aof() {
         let before = snapshot(&mut server.client());
         server.crash();
         assert_same(&before, &mut server.client(), "as they were sent");
-        // Rewritten without the preamble they are lost, which the log says.
+        // An AOF rewritten without the preamble loses them, and the log says so.
         if preamble == "no" {
             assert!(server.log().contains("aof-use-rdb-preamble"), "no warning in the log");
             continue;
@@ -114,7 +114,7 @@ fn replicas_have_them_and_keep_them_once_promoted() {
         assert_same(&before, &mut behind.client(), "replicated");
     }
     assert_eq!(primary.client().info_number("stats", "sync_full"), 1);
-    // In a transaction and from a script.
+    // Policies set in a transaction and from a script.
     client.run("MULTI");
     set(&mut client, "e", 3, "");
     client.run("RL.POLICY DEL c");
@@ -137,7 +137,7 @@ fn replicas_have_them_and_keep_them_once_promoted() {
     assert_eq!(names(&mut chained.client()), ["b.B-_9"]);
 }
 
-/// What a replica was sent is in its own AOF.
+/// A replica's own AOF holds what its primary sent.
 #[test]
 fn a_replica_keeps_them_in_its_own_aof() {
     let primary = Server::start();
@@ -150,12 +150,12 @@ fn a_replica_keeps_them_in_its_own_aof() {
     primary.client().run("RL.POLICY DEL before");
     wait_for_replica(&primary, &replica);
     let before = snapshot(&mut primary.client());
-    // It comes back as a primary, from its AOF alone.
+    // The replica comes back as a primary, from its AOF alone.
     replica.crash();
     assert_same(&before, &mut replica.client(), "from its own AOF");
 }
 
-/// Those of a server that becomes a replica vanish, whether its primary has some or none.
+/// A server that becomes a replica loses its own policies, whether its primary has some or none.
 #[test]
 fn a_full_sync_leaves_only_those_of_the_primary() {
     for load in ["disabled", "on-empty-db", "swapdb"] {

@@ -1,4 +1,4 @@
-//! `RL.POLICY`: what is in force, what is kept, what is refused, and policies that only watch.
+//! `RL.POLICY`: policies in force, how they are kept, what is refused, and policies that only watch.
 
 mod grammar;
 mod in_force;
@@ -10,7 +10,7 @@ use testkit::{Client, Reply, array, field, int, text};
 
 use crate::calls::timed;
 
-/// What an application sends.
+/// The call of an application.
 pub fn call(key: &str, name: &str) -> String {
     format!("RL.ACQUIREX {key} 'WINDOW 10d LIMIT 5 ALGO sliding NAME {name}'")
 }
@@ -20,14 +20,14 @@ pub fn set(client: &mut Client, name: &str, limit: i64, options: &str) {
     client.run(format!("RL.POLICY SET {name} WINDOW 10d LIMIT {limit} ALGO sliding {options}"));
 }
 
-/// The limit in force for a name, by what a call and by what the command says.
+/// The limit in force for a name, according to a call and to RL.POLICY GET.
 pub fn limit(client: &mut Client, name: &str) -> i64 {
     let peek = |client: &mut Client| {
         Reply::of(&client.run(call("fresh", name).replace("ACQUIREX", "PEEK"))).limit
     };
     loop {
         let (asked, got) = (peek(client), client.run(format!("RL.POLICY GET {name}")));
-        // Unless one for a time ended in between.
+        // A policy for a time may have ended in between.
         if peek(client) == asked {
             assert_eq!(asked, if got == Value::Nil { 5 } else { int(field(&got, "limit")) });
             return asked;
@@ -70,7 +70,7 @@ pub fn create(client: &mut Client) {
     client.run("RL.POLICY DEL gone");
 }
 
-/// A policy each for that many names.
+/// Sets policies for ten thousand names.
 pub fn set_ten_thousand(client: &mut Client) {
     let set = |i| format!("RL.POLICY SET {} WINDOW {}s LIMIT 2 ALGO sliding", numbered(i), i + 1);
     for reply in client.pipeline((0..10_000).map(set)) {
@@ -79,7 +79,7 @@ pub fn set_ten_thousand(client: &mut Client) {
     assert_eq!(client.info_number("rl", "rl_policies"), 10_000);
 }
 
-/// Their names.
+/// The name of one of them.
 pub fn numbered(i: usize) -> String {
     format!("policy-number-{i}")
 }

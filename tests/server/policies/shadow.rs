@@ -7,7 +7,7 @@ use crate::calls::{
     ALGORITHMS, COUNTING, acquirex, assert_same_digest, info, peek, rule, with_keys,
 };
 
-/// A server on which rules named `quiet` have these numbers, and are shadowed.
+/// A server with a policy that gives rules named `quiet` these numbers and shadows them.
 fn watching(numbers: &str) -> (Server, Client) {
     let server = Server::start();
     let mut client = server.client();
@@ -15,7 +15,7 @@ fn watching(numbers: &str) -> (Server, Client) {
     (server, client)
 }
 
-/// A rule that the policy replaces; denied by its own numbers, since LIMIT is 0.
+/// A rule that the policy replaces. Its own numbers would deny, since LIMIT is 0.
 fn quiet(algorithm: &str) -> String {
     format!("WINDOW 1s LIMIT 0 ALGO {algorithm} NAME quiet")
 }
@@ -50,7 +50,7 @@ fn alone_it_grants_takes_what_it_has_and_binds() {
                 (remaining, 0, 0),
                 "{case}"
             );
-            // The truth.
+            // What the limiters say without a shadow.
             assert_eq!(keys[0][0], i64::from(i < 2), "{case}");
             assert_eq!(keys[0][3] > 0, i >= 2, "{case}: {keys:?}");
         }
@@ -66,7 +66,7 @@ fn when_all_are_shadows_the_tightest_binds() {
     let (_server, mut client) = watching("LIMIT 3 ALGO sliding");
     let rule = quiet("sliding");
     shown(&mut client, "b", &rule);
-    // Both are full in the end: the first, then.
+    // At the end both are full, so the first one binds.
     for (remaining, key, b) in [(1, 1, 1), (0, 1, 1), (0, 0, 0)] {
         let (reply, keys) = shown(&mut client, "a b", &rule);
         assert_eq!((reply.granted, reply.key, reply.remaining), (1, key, remaining), "{reply:?}");
@@ -92,7 +92,7 @@ fn beside_a_real_one_it_neither_denies_nor_binds_nor_limits() {
             assert_eq!(reply.key, i64::from(shadow_first), "{reply:?}");
             (reply, keys[0], keys[1])
         };
-        // With more room than the real one, and with less.
+        // The shadow has more room than the real limiter, then less.
         let (reply, s, r) = both("", 2);
         assert_eq!((reply.granted, reply.limit, reply.remaining), (1, 2, 1));
         assert_eq!((s, r), ([1, 3, 2, 0], [1, 2, 1, 0]));
@@ -103,7 +103,7 @@ fn beside_a_real_one_it_neither_denies_nor_binds_nor_limits() {
         assert_eq!((reply.granted, reply.remaining, reply.retry_after), (1, 0, 0));
         assert_eq!((s[..3].to_vec(), r), (vec![0, 3, 0], [1, 10, 0, 0]));
         assert!(s[3] > 860_000_000, "{s:?}");
-        // The real one denies.
+        // The real limiter denies.
         let (reply, s, r) = both("", 10);
         assert_eq!((reply.granted, reply.limit), (0, 10));
         assert_eq!((s[0], r[0]), (0, 0));
@@ -128,7 +128,7 @@ fn when_a_real_one_denies_nothing_is_taken() {
         assert_eq!(keys[0], [1, 3, 3, 0]);
     }
     assert_eq!(client.text("DEBUG DIGEST"), before);
-    // It had room in calls that another denied, so it is neither.
+    // The shadow had room in calls that another limiter denied, so they count as neither.
     let expected = ([0, 3, 0], "granted=0,denied=0,shadow_denied=0".to_string());
     assert_eq!(counted(&mut client, "quiet"), expected);
 }
@@ -153,7 +153,7 @@ fn whatever_would_deny_does_not() {
     let (reply, keys) = shown(&mut client, "k", &quiet("sliding"));
     assert_eq!((reply.granted, keys[0][0], keys[0][2]), (1, 0, 0), "{reply:?}");
     assert!(keys[0][3] > 3_590_000, "{keys:?}");
-    // One that is exempt has room, and counts nothing.
+    // An exempt limiter has room, and counts nothing.
     client.run("RL.EXEMPT e FOR 1h");
     let (reply, keys) = shown(&mut client, "e", &quiet("sliding"));
     assert_eq!((reply.granted, keys[0][0]), (1, 1), "{reply:?}");
@@ -164,8 +164,8 @@ fn whatever_would_deny_does_not() {
 fn it_waits_for_nobody_and_starts_no_block() {
     let (_server, mut client) = watching("LIMIT 1 ALGO bucket BLOCK 1h");
     let rules = format!("{} WINDOW 10d LIMIT 50 ALGO bucket RESERVE 20d", quiet("bucket"));
-    // The reservation is the real one's, which has room, so there is nothing to wait for. The
-    // shadow takes what would come due in time, and tells so.
+    // The real limiter has room, so the reservation has nothing to wait for. The shadow takes what would come due in
+    // time, and tells so.
     let (reply, keys) = shown(&mut client, "s r", &rules);
     assert_eq!((reply.granted, reply.retry_after, keys[0][3]), (1, 0, 0));
     let (reply, keys) = shown(&mut client, "s r", &rules);
@@ -187,7 +187,7 @@ fn it_waits_for_nobody_and_starts_no_block() {
     assert_eq!((reply.granted, keys[0][0]), (1, 0));
     assert_eq!(info(&mut client, "f", "used"), 2);
     assert_eq!(info(&mut client, "f", "blocked_for"), 0);
-    // The policy made real: the same call starts it.
+    // Once the policy is real, the same call starts a block.
     client.run("RL.POLICY SET quiet WINDOW 10d LIMIT 1 ALGO bucket BLOCK 1h");
     assert_eq!(shown(&mut client, "s", &quiet("bucket")).0.granted, 0);
     assert!(info(&mut client, "s", "blocked_for") > 3_590_000);
@@ -197,11 +197,11 @@ fn it_waits_for_nobody_and_starts_no_block() {
 fn leases_beyond_the_limit_are_let_through_and_kept() {
     let (_server, mut client) = watching("LIMIT 1 ALGO concurrency");
     let rule = |id: &str| format!("{} ID {id}", quiet("concurrency"));
-    // Once it holds a lease it renews it, in truth as well.
+    // Once the caller holds a lease it renews it, without the shadow as well.
     for (id, room) in [("a", 1), ("b", 0), ("a", 1), ("b", 1), ("c", 0)] {
         let (reply, keys) = shown(&mut client, "k", &rule(id));
         assert_eq!((reply.granted, keys[0][0]), (1, room), "{id}");
-        // The truth: until a lease ends.
+        // Without the shadow it would wait until a lease ends.
         assert_eq!(keys[0][3] > 860_000_000, room == 0, "{id}: {keys:?}");
     }
     assert_eq!(info(&mut client, "k", "used"), 3);
@@ -223,7 +223,7 @@ fn one_command_makes_it_real_and_one_takes_it_back() {
         assert!(acquirex(&mut client, "k", &rule).is_grant());
     }
     client.run("RL.POLICY SET quiet WINDOW 10d LIMIT 3 ALGO sliding");
-    // What it counted while it watched is in use.
+    // Permits that were counted while it watched are in use.
     let reply = acquirex(&mut client, "k", &rule);
     assert_eq!((reply.granted, reply.limit, reply.remaining), (0, 3, 0));
     client.run("RL.POLICY SET quiet WINDOW 10d LIMIT 3 ALGO sliding SHADOW FOR 1h");
@@ -233,7 +233,7 @@ fn one_command_makes_it_real_and_one_takes_it_back() {
     assert_same_digest(&server, &replica);
 }
 
-/// PEEK tells what the same call would answer, shadowed or not, and counts nothing.
+/// PEEK gives the answer of the same call, shadowed or not, and counts nothing.
 #[test]
 fn peek_says_what_a_call_would() {
     let (_server, mut client) = watching("LIMIT 2 ALGO fixed");
@@ -299,7 +299,7 @@ fn enforce_shadow_denies_nothing_and_counts_everything() {
             assert_eq!(client.info("rl", &field), shown, "{case}, {algorithm}");
         }
         assert_eq!(client.run("RL.TOP"), Value::Array(vec![]), "{case}");
-        // And back: what was counted is in use.
+        // Enforced again: the permits counted meanwhile are in use.
         client.run("CONFIG SET rl.enforce yes");
         for algorithm in ALGORITHMS {
             let reply = client.acquire(algorithm, &rule(algorithm, 1, ""));

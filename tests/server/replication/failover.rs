@@ -1,6 +1,6 @@
-//! A primary with two replicas and three Sentinels: it dies under load, a replica takes over, and the limits hold.
+//! A primary with two replicas and three Sentinels dies under load, a replica takes over, and the limits hold.
 //!
-//! On one machine a replica is so close behind that a death alone would lose next to nothing. So the primary loses
+//! On one machine a replica follows so closely that a death alone would lose next to nothing. So the primary loses
 //! its replicas first and is killed after some more grants, as when a network fails before a machine does.
 
 use std::thread;
@@ -17,7 +17,7 @@ use crate::load::{
 const NAME: &str = "limits";
 const THREADS: usize = 4;
 
-/// A primary, its two replicas, and what watches them.
+/// A primary, its two replicas, and the Sentinels that watch them.
 struct Watched {
     servers: Vec<Server>,
     sentinels: Vec<Server>,
@@ -30,11 +30,11 @@ fn sentinel(primary: &Server) -> Server {
         .conf(format!("sentinel failover-timeout {NAME} 3000"))
         .conf(format!("sentinel parallel-syncs {NAME} 2"))
         .start();
-    // It pings every second otherwise, hardly more often than it may take a server for dead. (Much more often is
-    // wrong too: replicas that it has not looked at for five periods are not promoted, and it looks once a second.) And it
-    // promotes the replica with the highest offset that it saw, so it had better look often.
+    // By default it pings every second, hardly more often than it takes to call a server dead. (Much more often is
+    // wrong too: a replica that it has not looked at for five periods is not promoted, and it looks once a second.)
+    // It promotes the replica with the highest offset that it saw, so it should look often.
     let often = "ping-period 400 info-period 100 publish-period 200";
-    // On a busy machine it may not get to run, or to save, for seconds. It would then do nothing for half a minute.
+    // On a busy machine a Sentinel may not run, or save, for seconds. It would then do nothing for half a minute.
     let stoic = "tilt-trigger 10000 tilt-period 1000";
     sentinel.client().run(format!("SENTINEL DEBUG {often} {stoic}"));
     sentinel
@@ -66,14 +66,14 @@ fn watched() -> Watched {
     Watched { servers, sentinels }
 }
 
-/// Where a Sentinel says the primary is.
+/// The port of the primary, as a Sentinel tells it.
 fn primary_by(sentinel: &mut Client) -> Option<u16> {
     let address = sentinel.call(words("SENTINEL GET-MASTER-ADDR-BY-NAME").arg(NAME)).ok()?;
     let [_, port] = &redis::from_redis_value::<Vec<String>>(address).ok()?[..] else { return None };
     port.parse().ok()
 }
 
-/// A client that asks the Sentinels in turn, and checks that it got a primary.
+/// Asks the Sentinels in turn, and checks that the answer is a primary.
 struct SentinelRoute {
     sentinels: Vec<u16>,
     next: usize,
@@ -113,7 +113,7 @@ impl Watched {
     fn wait_for_one_state(&self) {
         let port = primary_by(&mut self.sentinels[0].client()).expect("a primary");
         let run = |port, command| bytes_of(&Client::at(port).ok()?.call(command).ok()?);
-        // Expiry would go on while we look.
+        // Keys would go on expiring during the comparison.
         run(port, "DEBUG SET-ACTIVE-EXPIRE 0").expect("a primary");
         wait_for("the replicas", || {
             let digest = run(port, "DEBUG DIGEST")?;
@@ -124,7 +124,7 @@ impl Watched {
     }
 }
 
-/// Takes its replicas from a primary and lets none come back.
+/// Cuts a primary off from its replicas and lets none come back.
 pub fn cut_off_replicas(control: &mut Client) {
     control.run("CONFIG SET maxclients 1");
     assert!(control.int("CLIENT KILL TYPE replica") > 0, "no replica was connected");
@@ -145,8 +145,8 @@ fn fail_over(title: &str, acknowledged: Acknowledged) -> Verdict {
             Acknowledged::Replica => thread::sleep(Duration::from_millis(300)),
             _ => progress.wait_for_grants(20),
         }
-        // It comes back empty, when all Sentinels tell clients of its successor. (Before, some would still send them to
-        // it. What it granted then would be lost as well, and all of it beyond the limits.)
+        // It comes back empty, when all Sentinels tell clients of its successor. (Before, some would still send them
+        // to it. What it granted then would be lost as well, and all of it beyond the limits.)
         primary.crash_and(|_| {
             wait_up_to(OUTAGE, "the failover", || {
                 let changed = |client| primary_by(client).is_some_and(|port| port != old);

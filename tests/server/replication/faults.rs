@@ -1,4 +1,5 @@
-//! What operators and users do to a server in mid-traffic: sync anew, flush, swap, pause, sleep, change a key's name and expiry.
+//! What operators and users do to a server in mid-traffic: sync anew, flush, swap, pause, sleep, change a key's name
+//! and expiry.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -1,4 +1,4 @@
-//! Replicas: they hold what their primary holds, they hear the right things, and one takes over.
+//! Replicas: they hold what their primary holds, they are sent the right things, and one takes over.
 
 pub mod failover;
 mod faults;
@@ -14,7 +14,7 @@ use testkit::{Client, Random, Reply, Server, Words, acquire, wait_for_replica, w
 
 use crate::calls::ALGORITHMS;
 
-/// Some keys of a few, each at most once.
+/// Some of eight keys, each at most once.
 fn some_keys(random: &mut Random) -> String {
     let first = random.below(8);
     let keys: Vec<String> =
@@ -28,7 +28,7 @@ fn random_rule(random: &mut Random) -> String {
     format!("WINDOW {window} LIMIT {limit} ALGO {}", random.pick(&ALGORITHMS))
 }
 
-/// A mix of calls, with the rule of a key changed now and then.
+/// A mix of calls whose rule changes now and then.
 pub struct Traffic {
     random: Random,
     rule: String,
@@ -48,7 +48,7 @@ impl Traffic {
         acquire(&some_keys(&mut self.random), &self.rule)
     }
 
-    /// Runs so many steps, and returns how many calls were granted.
+    /// Runs this many steps, and returns how many calls were granted.
     pub fn run(&mut self, client: &mut Client, steps: usize) -> i64 {
         let mut granted = 0;
         for _ in 0..steps {
@@ -91,10 +91,10 @@ impl Traffic {
     }
 }
 
-/// Both have the same data, and every key expires at the same time.
+/// Asserts that both have the same data, and that every key expires at the same time.
 pub fn assert_same(primary: &Server, replica: &Server) {
     let (mut ahead, mut behind) = (primary.client(), replica.client());
-    // Expiry would go on while we look.
+    // Keys would go on expiring during the comparison.
     ahead.run("DEBUG SET-ACTIVE-EXPIRE 0");
     wait_for_replica(primary, replica);
     let keys = ahead.keys();
@@ -110,7 +110,7 @@ pub fn assert_same(primary: &Server, replica: &Server) {
     ahead.run("DEBUG SET-ACTIVE-EXPIRE 1");
 }
 
-/// Does something while there is traffic, which has ended when this returns.
+/// Runs `work` during traffic, which has ended when this returns.
 pub fn during_traffic<T>(server: &Server, seed: u64, work: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Whoever listens to a server hears effects and policies from the first moment on, and never a client's call.
+//! Whoever listens to a server gets effects and policies from the first moment on, and never a client's call.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -11,7 +11,7 @@ use testkit::{
 use crate::calls::long_rule;
 use crate::replication::{Traffic, assert_same, during_traffic};
 
-/// Lets the server run for a while with nobody who listens, AOF, replica or backlog.
+/// Lets the server run for a while without a listener: no AOF, replica or backlog.
 fn leave_it_alone(client: &mut Client) {
     let until = client.info_number("server", "uptime_in_seconds") + 2;
     wait_for("a whole second", || {
@@ -19,7 +19,7 @@ fn leave_it_alone(client: &mut Client) {
     });
 }
 
-/// A primary on which a replica's first request begins a backlog, and no fork follows.
+/// A primary on which the first request of a replica begins a backlog without a fork.
 fn primary_in_no_hurry() -> Server {
     Server::builder().conf("repl-diskless-sync yes").conf("repl-diskless-sync-delay 1000").start()
 }
@@ -50,7 +50,7 @@ impl Listener {
         self.stream.write_all(format!("{line}\r\n").as_bytes()).expect("a server that reads");
     }
 
-    /// Reads until something is among what was heard, and returns all of it.
+    /// Reads until these bytes have come, and returns everything read.
     fn hear_until(&mut self, what: &str) -> String {
         let mut buffer = [0; 1 << 16];
         loop {
@@ -65,7 +65,7 @@ impl Listener {
     }
 }
 
-/// Where the history of a primary is now: what a replica that has it all asks for next.
+/// The present end of a primary's history: where a replica that has everything goes on.
 fn next_in_history(client: &mut Client) -> String {
     wait_for("a backlog", || {
         (client.info("replication", "repl_backlog_active") == "1").then_some(())
@@ -75,12 +75,12 @@ fn next_in_history(client: &mut Client) -> String {
 }
 
 fn assert_never_a_call(heard: &str) {
-    // Neither RL.ACQUIREX.
+    // Nor is RL.ACQUIREX sent.
     assert!(!heard.contains("RL.ACQUIRE"), "{heard}");
 }
 
-/// Nobody needs to have been told of a backlog to ask for what is in it. No data are as old as its beginning, so until
-/// the module has seen it there may be gaps, but never a call.
+/// A replica may ask for the contents of a backlog of which the module has not heard yet. No replica has data as old
+/// as its beginning, so gaps are allowed until the module has noticed it, but never a client's call.
 #[test]
 fn a_backlog_never_holds_a_call_and_soon_every_effect() {
     for (request, busy) in [("PSYNC ? -1", false), ("PSYNC ? -1", true), ("SYNC", true)] {
@@ -118,7 +118,7 @@ fn a_backlog_never_holds_a_call_and_soon_every_effect() {
     }
 }
 
-/// `SAVE` forks nothing, and its RDB says where in the history it was made.
+/// `SAVE` forks nothing, and its RDB tells its place in the history.
 #[test]
 fn a_replica_that_begins_with_an_rdb_hears_what_followed_it() {
     let primary = primary_in_no_hurry();
@@ -158,7 +158,7 @@ fn each_grant_is_a_change_for_the_save_points_and_no_denial_is() {
     for (command, expected) in [
         (acquire("a", bucket), 1),
         (acquire("a", bucket), 1),
-        // Denied.
+        // This call is denied.
         (acquire("a", bucket), 0),
         (acquire("b c d", bucket), 1),
         (words("RL.ACQUIREX e 'WINDOW 1h LIMIT 9 ALGO sliding COST 3'"), 1),
@@ -173,14 +173,14 @@ fn each_grant_is_a_change_for_the_save_points_and_no_denial_is() {
     }
 }
 
-/// Has the RDB of a full sync sent beside the stream, where the server can do that.
+/// Makes the server send the RDB of a full sync beside the stream, if it can.
 fn two_channels(client: &mut Client) {
     for name in ["repl-rdb-channel", "dual-channel-replication-enabled"] {
         let _ = client.call(format!("CONFIG SET {name} yes"));
     }
 }
 
-/// What goes on while the first replica attaches.
+/// What happens while the first replica attaches.
 #[derive(Clone, Copy)]
 enum Way {
     Plain,
@@ -188,8 +188,8 @@ enum Way {
     TwoChannels,
 }
 
-/// The first replica attaches in the middle of traffic, several times over. It must hear of everything that was
-/// not in what it was sent at first, and of effects only.
+/// The first replica attaches in the middle of traffic, several times. The stream must have everything that the RDB
+/// lacks, and only effects.
 #[test]
 fn a_first_replica_hears_all_that_follows() {
     let ways = [
@@ -206,7 +206,7 @@ fn a_first_replica_hears_all_that_follows() {
             .start();
         let mut client = primary.client();
         for seed in 0..2 {
-            // So that each is the first.
+            // Each of them is the first one.
             wait_for("no backlog", || {
                 (client.info("replication", "repl_backlog_active") == "0").then_some(())
             });
@@ -267,7 +267,7 @@ fn an_aof_that_is_switched_on_in_the_middle_of_traffic_has_it_all() {
     }
 }
 
-/// The server asks nobody what a script wants its commands to replicate when the command is a module's.
+/// The server ignores a script's choice of what to replicate for commands of a module.
 #[test]
 fn a_script_cannot_keep_a_grant_from_the_replicas() {
     let primary = Server::start();

@@ -35,7 +35,7 @@ fn a_full_sync_in_the_middle_of_traffic() {
         let first =
             Server::builder().replica_of(&primary).conf("repl-diskless-load disabled").start();
         let second = Server::builder().conf("repl-diskless-load swapdb").start();
-        // It has data of its own, which goes.
+        // The replica has data of its own, which it must drop.
         second.client().take(1, "r0 own", "WINDOW 1h LIMIT 9 ALGO fixed");
         second.client().run(format!("REPLICAOF 127.0.0.1 {}", primary.port()));
         let replicas = vec![first, second];
@@ -69,7 +69,7 @@ fn a_replica_refuses_and_holds_the_limit_once_promoted() {
             "READONLY You can't write against a read only replica."
         );
     }
-    // Neither a writable replica takes effects from clients.
+    // A writable replica takes no effects from clients either.
     promoted.run("CONFIG SET replica-read-only no");
     assert_eq!(
         promoted.error("RL._EFFECT k x"),
@@ -117,10 +117,10 @@ fn damaged_effects_in_an_aof_are_logged_and_skipped() {
         write(&[b"RL._EFFECT", b"sliding"]);
         write(&[b"RL._EFFECT", b"sliding", b""]);
         write(&[b"RL._EFFECT", b"newer", b"\x63\x00"]);
-        // An effect for a key of another type, between two that apply: blocks until the end of time.
+        // An effect for a key of another type stands between two effects that apply: blocks until the end of time.
         let block = b"\x01\x02\xff\xff\xff\xff\xff\xff\xff\x0f\x00\x00";
         write(&[b"RL._EFFECT", b"made1", block, b"text", block, b"made2", block]);
-        // A key without a blob after one that applies.
+        // A key without an effect follows one that has one.
         write(&[b"RL._EFFECT", b"made3", block, b"made4"]);
         for _ in 0..300 {
             let mut blob = random.bytes(40);
@@ -138,7 +138,7 @@ fn damaged_effects_in_an_aof_are_logged_and_skipped() {
     assert_eq!(client.text("GET after"), "x");
     assert_eq!(client.int("EXISTS made1 made2 made3"), 3);
     assert_eq!(client.int("EXISTS made4 newer random"), 0);
-    // One line for each reason, whatever the number of effects.
+    // The log has one line for each reason, however many effects there are.
     let log = server.log();
     assert!(log.matches("skipped: damaged value").count() < 5);
     for line in [
@@ -154,7 +154,7 @@ fn damaged_effects_in_an_aof_are_logged_and_skipped() {
     }
 }
 
-/// What goes out is results: a replica whose own clock is elsewhere would still agree.
+/// Effects are results, so a replica agrees whatever its own clock says.
 #[test]
 fn effects_are_one_command_whose_size_does_not_grow() {
     let primary = Server::builder().conf("repl-ping-replica-period 3600").start();
@@ -185,7 +185,7 @@ fn effects_are_one_command_whose_size_does_not_grow() {
     assert_same(&primary, &replica);
 }
 
-/// A replica that lost a key by itself, as one with `replica-ignore-maxmemory no` does, is not told its TTL again.
+/// A replica that lost a key by itself, as with `replica-ignore-maxmemory no`, is not told its TTL again.
 #[test]
 fn what_a_replica_makes_anew_has_a_ttl() {
     let primary = Server::start();

@@ -1,8 +1,8 @@
-//! No single call holds the server up, however much a limiter or the module laid: 5 ms at most, unless the answer itself
-//! is what takes the time. `docs/operations.md` has the numbers.
+//! No single call holds the server up, however much a limiter or the module holds: 5 ms at most, unless the answer
+//! itself is what takes the time. `docs/operations.md` has the numbers.
 //!
-//! What is measured is what the server says that a call took (`INFO commandstats`), the least of a few: a machine that is
-//! busy with something else makes it longer, never shorter.
+//! The tests take the server's own time for a call (`INFO commandstats`), the least of several: a busy machine makes
+//! it longer, never shorter.
 
 use std::ops::Range;
 use std::thread;
@@ -15,15 +15,15 @@ use super::{LONGEST_PING, Pings, within_bounds};
 use crate::calls::{info, sleep_until};
 use crate::policies;
 
-/// What no call may exceed.
+/// The longest that any call may take.
 const LONGEST: Duration = Duration::from_millis(5);
-/// What a call may take that is made all the time.
+/// The longest that an ordinary call may take.
 const SHORT: Duration = Duration::from_micros(300);
 /// Leases of a limiter, names of policies and of rules.
 const MANY: usize = 100_000;
-/// How often something is measured.
+/// How often a call is measured.
 const TRIES: usize = 5;
-/// How often, and for how long, while it is beyond its bound.
+/// How often, and for how long, it is measured again while it is beyond its bound.
 const MOST_TRIES: usize = 50;
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -59,7 +59,7 @@ fn run_all(client: &mut Client, mut commands: impl Iterator<Item = Words>) {
     }
 }
 
-/// What the server says that a command took, which it knows by this name.
+/// How long a command took, which the server's statistics know by this name.
 fn took(client: &mut Client, known_as: &str, command: impl Into<Words>) -> Duration {
     client.run("CONFIG RESETSTAT");
     client.run(command);
@@ -87,7 +87,7 @@ fn check(what: &str, most: Duration, mut measure: impl FnMut(usize) -> Duration)
     assert!(least <= most, "{what} took {least:?}, at most {most:?} are allowed");
 }
 
-/// Two limiters of so many leases that ended: one has another that lives.
+/// Two limiters with this many leases that have ended; one also has a lease that lives.
 #[test]
 fn a_call_on_many_leases() {
     let server = Server::start();
@@ -102,7 +102,7 @@ fn a_call_on_many_leases() {
     check("a renewal", SHORT, |_| took(client, "rl.acquirex", lease("some", "1h", "last", 1)));
     check("RL.INFO", SHORT, |_| took(client, "rl.info", "RL.INFO some"));
     check("MEMORY USAGE", SHORT, |_| took(client, "memory|usage", "MEMORY USAGE some"));
-    // The answer is 2 MB, and the server computes a checksum of it.
+    // The answer has 2 MB, and the server computes a checksum of it.
     check("DUMP", 8 * LONGEST, |_| took(client, "dump", "DUMP some"));
     check("COPY", 2 * LONGEST, |_| {
         client.run("DEL copy");
@@ -155,7 +155,8 @@ fn a_call_with_many_policies() {
     assert!(left < taken / 10, "{left} of {taken} bytes are left");
 }
 
-/// A hundred thousand policies run out at once: they are gone at once for who looks, and out of memory bit by bit.
+/// A hundred thousand policies run out at the same time: commands stop showing them at once, and their memory is
+/// freed bit by bit.
 #[test]
 fn many_policies_that_run_out() {
     let server = Server::start();
@@ -285,7 +286,7 @@ fn the_keys_denied_most_among_many() {
     deny(client, 0..70_000);
     check("RL.TOP", LONGEST, |_| took(client, "rl.top", "RL.TOP"));
     check("RL.TOP of all", 20 * LONGEST, |_| took(client, "rl.top", "RL.TOP COUNT 65536"));
-    // What is denied in a period, and that it ends.
+    // Denies keys in one period, and lets it end.
     let mut next_period = |client: &mut Client, keys: Range<usize>| {
         deny(client, keys);
         sleep_until(client, begun_ms + 1600);
@@ -297,10 +298,10 @@ fn the_keys_denied_most_among_many() {
         took
     };
     check("RL.TOP when a period ends", LONGEST, |_| next_period(client, 0..60_000));
-    // All of them once, and other keys in either period.
+    // Each key is denied once, and the two periods have different keys.
     deny(client, 60_000..120_000);
     assert_eq!(client.info_number("rl", "rl_top_tracked"), 120_000);
-    // All of them have to be looked at.
+    // RL.TOP has to look at all of them.
     check("RL.TOP of keys that are alike", 2 * LONGEST, |_| took(client, "rl.top", "RL.TOP"));
     let mut capacity = 65_536;
     check("RL.TOP after another capacity", LONGEST, |_| {

@@ -1,9 +1,9 @@
-//! Tests of how long something takes. `make test-timing` runs them with the release module, which the promises are about, one
-//! at a time; `make test` does so after the other tests.
+//! Tests of how long something takes. `make test-timing` runs them one at a time with the release module, which the
+//! promises are about; `make test` does so after the other tests.
 //!
-//! A shared machine can stand still for longer than any of them allows, so each takes the least of several measurements
-//! where its state can be set up again, and the script repeats those that failed. A test of anything else does not belong
-//! here: what fails once in two must be seen.
+//! A shared machine can stand still for longer than any of them allows. So each takes the least of several
+//! measurements where it can set its state up again, and `scripts/test-timing` repeats those that failed. No other
+//! tests belong here: a race that fails once in two runs must be seen.
 
 mod long_calls;
 mod waiting;
@@ -24,8 +24,8 @@ const LONGEST_PING: Duration = Duration::from_millis(5);
 /// How often something is measured at most.
 const TRIES: usize = 3;
 
-/// Measures something, each time from the beginning, until it is within its bounds: a machine that is busy with something
-/// else makes it longer, never shorter.
+/// Measures from the beginning, up to [`TRIES`] times, until the result is within its bounds: a busy machine makes it
+/// longer, never shorter.
 fn within_bounds(mut measure: impl FnMut() -> Result<(), String>) {
     let mut found = Vec::new();
     while found.len() < TRIES {
@@ -37,13 +37,13 @@ fn within_bounds(mut measure: impl FnMut() -> Result<(), String>) {
     panic!("{TRIES} times beyond the bounds:\n{}", found.join("\n"));
 }
 
-/// How long the server's main thread was at work.
+/// CPU time of the server's main thread, as the server tells it.
 fn cpu(client: &mut Client) -> Duration {
     let mut field = |name| client.info("cpu", name).parse::<f64>().expect("a number");
     Duration::from_secs_f64(field("used_cpu_user_main_thread") + field("used_cpu_sys_main_thread"))
 }
 
-/// How long the server's main thread has been at work.
+/// CPU time of a server's main thread, as the kernel tells it.
 #[derive(Clone)]
 struct ServerClock(String);
 
@@ -61,7 +61,7 @@ impl ServerClock {
     }
 }
 
-/// Another client, which sends a PING again and again.
+/// Another client, which sends one PING after the other.
 struct Pings {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Duration>,
@@ -78,7 +78,8 @@ impl Pings {
                 while !stop.load(Ordering::Relaxed) {
                     let (begun, worked) = (Instant::now(), clock.read());
                     client.run("PING");
-                    // Neither time that others of the machine took nor slices between which this process slept.
+                    // This leaves out both the time of other processes and the server's work while this process
+                    // slept.
                     longest = longest.max(begun.elapsed().min(clock.read() - worked));
                     thread::sleep(Duration::from_micros(300));
                 }

@@ -1,4 +1,5 @@
-//! What those who wait cost the server: CPU time while they arrive, wait and are served, the latency of others, and memory.
+//! What those who wait cost the server: CPU time while they arrive, wait and are served, the latency of others, and
+//! memory.
 
 use std::net::TcpStream;
 use std::thread;
@@ -24,8 +25,8 @@ fn p99(client: &mut Client) -> Duration {
     times[CALLS * 99 / 100]
 }
 
-/// Lets `count` wait for as many permits under `keys` keys, gives some back, and reports what it cost. An error if that was
-/// too much.
+/// Lets `count` clients wait for as many permits under `keys` keys, gives some back, and reports the cost. An error
+/// says that it was too high.
 fn measure(title: &str, count: usize, keys: usize) -> Result<(), String> {
     let Some(server) = server_for(count) else { return Ok(()) };
     let mut client = server.client();
@@ -52,7 +53,7 @@ fn measure(title: &str, count: usize, keys: usize) -> Result<(), String> {
     let idling = (cpu(&mut client) - begun).as_secs_f64() / 0.5;
     let busy = (0..3).map(|_| p99(&mut client)).min().expect("one");
 
-    // The same calls, without anybody to hand on to and with.
+    // The same calls, first without waiters and then with them.
     let begun = cpu(&mut client);
     (0..wakes).for_each(|_| assert_eq!(client.int("RL.REFUND control COST 1"), 1));
     let control = cpu(&mut client) - begun;

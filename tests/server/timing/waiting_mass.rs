@@ -1,8 +1,8 @@
-//! Very many that wait, and something that concerns all of them: others are served in between, and the server's work stays
-//! in proportion.
+//! Very many clients wait, and something happens that concerns all of them: other clients are served in between, and
+//! the server's work stays in proportion.
 //!
-//! `RL_TEST_MASS=full` is what is promised: 1000 with 128 keys each, 500 with 1024, 10,000 with one. By default a fifth of
-//! that. Where fewer files can be open, nothing is measured and the output says so.
+//! `RL_TEST_MASS=full` measures the promise: 1000 waiters with 128 keys each, 500 with 1024, 10,000 with one. The
+//! default is a fifth of that. Where fewer files can be open, the tests measure nothing and say so.
 
 use std::env;
 use std::fs;
@@ -19,7 +19,7 @@ use crate::waiting::{line, waiters};
 const MOST_CPU: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// So many waiters with so many keys each, shared by all or each with its own.
+/// A number of waiters with a number of keys each, which are shared by all or their own.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     waiters: usize,
@@ -61,7 +61,7 @@ struct Mass {
 }
 
 impl Mass {
-    /// Lets all of them wait. `stop` is among their keys and blocked.
+    /// Lets all of them wait. Their key `stop` is blocked.
     fn queue(shape: Shape) -> Option<Mass> {
         let mut mass = Mass::empty(shape)?;
         mass.fill("RL.BLOCK stop FOR 10m", RULE, || 1_200_000).expect("twenty minutes are enough");
@@ -84,7 +84,8 @@ impl Mass {
         Some(Mass { server, client, shape, streams: Vec::new() })
     }
 
-    /// Lets them wait. `hold` lets nobody in by the key `stop`. An error: some were out of time before the last had come.
+    /// Lets them wait. `hold` lets no client in by the key `stop`. An error says that some ran out of time before the
+    /// last one came.
     fn fill(
         &mut self,
         hold: &str,
@@ -94,7 +95,7 @@ impl Mass {
         let Shape { waiters: count, keys, own } = self.shape;
         let others: Vec<String> = (1..keys).map(|i| format!("k{i}")).collect();
         if !own {
-            // Each has a limiter, so that it makes a difference when it is overwritten.
+            // Each key has a limiter, so that overwriting it makes a difference.
             for key in &others {
                 self.client.run(format!("RL.ACQUIREX {}", line(key, RULE)));
             }
@@ -124,7 +125,8 @@ impl Mass {
         waiters(&mut self.client) as usize
     }
 
-    /// Lets something happen, waits until so many still wait and the server is idle, and measures what it did meanwhile.
+    /// Runs `happen`, waits until `left` clients still wait and the server is idle, and measures what the server did
+    /// meanwhile.
     fn measure(
         &mut self,
         what: &str,
@@ -137,7 +139,7 @@ impl Mass {
         happen(self);
         wait_up_to(PATIENCE, what, || (self.waiting() <= left).then_some(()));
         let took = begun.elapsed();
-        // What goes on behind, such as forgetting those who left.
+        // Work that goes on afterwards, such as forgetting clients that left.
         thread::sleep(Duration::from_millis(200));
         let cpu = clock.read() - worked;
         let longest = pings.longest();
@@ -151,7 +153,7 @@ impl Mass {
     }
 }
 
-/// Measures something that happens to all of a mass, after which so many wait.
+/// Measures commands that concern all of a mass, after which `left` of them still wait.
 fn each_shape(
     what: &str,
     shapes: impl Iterator<Item = Shape>,
@@ -217,7 +219,8 @@ fn one_of_them_or_all_go() {
                 mass.streams.remove(mass.shape.waiters / 2);
                 mass.streams.remove(0);
             })?;
-            // To free a client that has gone takes the server longer than us, and it does that in one go.
+            // The server takes longer to free a client than this test to close it, and frees in one go all that have
+            // gone.
             mass.measure("all go", 0, |mass| {
                 while !mass.streams.is_empty() {
                     mass.streams.truncate(mass.streams.len().saturating_sub(10));
@@ -232,14 +235,14 @@ fn one_of_them_or_all_go() {
 fn all_run_out_of_time_at_once() {
     for pause in [false, true] {
         for shape in shapes() {
-            // As long as they take to arrive, on a busy machine as well.
+            // Time enough for all of them to arrive; doubled when it was too short.
             let mut ahead = Duration::from_millis(if full() { 6000 } else { 750 });
             within_bounds(|| {
                 ahead *= 2;
                 let end = Instant::now() + ahead;
                 let left = || end.saturating_duration_since(Instant::now()).as_millis().max(1);
                 let Some(mut mass) = Mass::empty(shape) else { return Ok(()) };
-                // A lease can be released at any time, so everybody may wait for it.
+                // A lease may be released at any time, so all calls may wait for it.
                 let rule = "WINDOW 10d LIMIT 1 ALGO concurrency ID";
                 let holder = format!("RL.ACQUIREX {}", line("stop", &format!("{rule} holder")));
                 mass.fill(&holder, &format!("{rule} waiter"), left)?;

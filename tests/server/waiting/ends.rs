@@ -1,4 +1,4 @@
-//! How a wait ends otherwise: deadlines, clients that go, pauses, failovers, slots that move, and what is left of it.
+//! Other ends of a wait: deadlines, clients that go, pauses, failovers, slots that move. And what is left of it.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,8 +13,8 @@ use crate::waiting::{Waiter, no_waiters, only, take, waiters};
 const GONE: &str =
     "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
 
-/// Waits in vain for a lease that another has for some seconds more, which its denial tells. Returns how late the denial
-/// came.
+/// Waits in vain for a lease that another client holds for some seconds more, as the denial must tell. Returns how
+/// late the denial came.
 pub fn wait_in_vain(client: &mut Client, timeout: Duration) -> Duration {
     const LEASE_MS: i64 = 10_000;
     let rule = "WINDOW 10s LIMIT 1 ALGO concurrency ID";
@@ -28,7 +28,7 @@ pub fn wait_in_vain(client: &mut Client, timeout: Duration) -> Duration {
     assert_eq!(reply.granted, 0);
     let took = told - asked;
     assert!(took + Duration::from_millis(1) >= timeout, "{took:?} instead of {timeout:?}");
-    // What was left when it was denied, which was after its time and before it was told.
+    // The lease's remaining time at the moment of the denial, which lies between its deadline and the answer.
     let ms = |duration: Duration| duration.as_millis() as i64;
     let left = LEASE_MS - ms(told - began) - 2..=LEASE_MS - ms(asked + timeout - taken) + 2;
     assert!(left.contains(&reply.retry_after), "{reply:?}, {left:?} are left");
@@ -47,7 +47,7 @@ fn a_denial_comes_no_sooner_than_the_deadline_and_is_right() {
     assert_eq!(client.info_number("rl", "rl_waits_timed_out"), 5);
     assert_eq!(client.info_number("rl", "rl_waits_granted"), 0);
     assert_eq!(waiters(&mut client), 0);
-    // It waited for a key that is as short, and took nothing of the other one.
+    // The call waited for one key, and took nothing from the other.
     let rule = "WINDOW 10s LIMIT 1 ALGO concurrency ID w TIMEOUT 30";
     assert_eq!(acquirex(&mut client, "free c", rule).key, 1);
     assert_eq!(client.int("EXISTS free"), 0);
@@ -94,7 +94,7 @@ fn client_unblock_does_what_it_does_for_blpop() {
         assert_eq!(waiters(&mut client), 0);
         assert_eq!(waiter.client.text("PING"), "PONG");
     }
-    // What was free but not yet handed out stays a denial.
+    // A permit that is free but not handed out yet is no grant for a client that was unblocked.
     client.run("RL.RELEASE k ID holder");
     assert_eq!(info(&mut client, "k", "used"), 0);
 }
@@ -118,7 +118,7 @@ fn what_a_key_became_is_told() {
     let server = Server::start();
     let mut client = server.client();
     take(&mut client, only("k", "holder", "0"));
-    let mut waiter = Waiter::queue(&server, only("k", "w", "200"));
+    let mut waiter = Waiter::queue(&server, only("k", "w", "10m"));
     client.run("SET k text");
     let line = waiter.end().expect_err("an error");
     assert!(line.starts_with("WRONGTYPE"), "{line}");
@@ -164,7 +164,7 @@ fn nothing_is_granted_while_writes_are_paused() {
     }
 }
 
-/// A denial writes nothing, so a pause is no reason to keep anyone beyond its time.
+/// A denial writes nothing, so a pause of writes delays none.
 #[test]
 fn a_deadline_is_met_while_writes_are_paused() {
     let server = Server::start();
@@ -231,7 +231,7 @@ fn a_failover_with_waiters() {
         waiter.send(["RL.ACQUIREX fast 'WINDOW 50ms LIMIT 1 ALGO bucket TIMEOUT 10m'"]);
     }
     let failover = format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 10000", replica.port());
-    // The primary learns a little later that the replica is there.
+    // The primary learns a little later that the replica is ready.
     wait_for("the failover to begin", || client.call(&*failover).ok());
     for waiter in &mut waiters {
         assert_eq!(waiter.end().expect_err("an error"), GONE);
@@ -265,7 +265,7 @@ fn a_slot_that_moves_away_takes_its_waiters_along() {
     let moved = format!("MOVED {slot} 127.0.0.1:{}", nodes[to].port());
     let key = "{tag}:k";
     take(&mut clients[from], only(key, "holder", "0"));
-    // Another key that was never there: from a slot that moves it looks like one that has moved already.
+    // While its slot moves, a key that never existed looks like one that has moved already.
     take(&mut clients[from], only("{tag}:other", "holder", "0"));
     let mut waiters: Vec<Waiter> =
         (0..5).map(|i| Waiter::queue(&nodes[from], only(key, &format!("w{i}"), "10m"))).collect();
@@ -317,7 +317,7 @@ fn grants_to_waiters_are_replicated() {
             } else {
                 line.replace(" BURST 99", "")
             };
-            // A leaky one of ten days would let through one a long time.
+            // A leaky bucket of ten days would let one call through every few hours.
             let line =
                 if algorithm == "leaky" { line.replace("WINDOW 10d", "WINDOW 1s") } else { line };
             waiter.send([words("RL.ACQUIREX").then(&line)]);

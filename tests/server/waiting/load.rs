@@ -1,5 +1,5 @@
-//! Many that wait. `RL_WAITERS` says how many, by default 2000; where fewer files can be open, these tests do nothing and say
-//! so. `timing/waiting_load.rs` measures what waiters cost.
+//! Many clients wait. `RL_WAITERS` says how many, by default 2000. Where fewer files can be open, these tests do
+//! nothing and say so. `timing/waiting_load.rs` measures what waiters cost.
 
 use std::env;
 use std::fs;
@@ -16,12 +16,12 @@ use crate::waiting::{no_waiters, only, waiters};
 /// Other files of this process and of the server.
 const OTHERS: usize = 200;
 
-/// How many wait at once.
+/// How many clients wait at once.
 pub fn count() -> usize {
     env::var("RL_WAITERS").map_or(2000, |count| count.parse().expect("a number in RL_WAITERS"))
 }
 
-/// A server for so many clients, if both it and this process may have them.
+/// A server for this many clients, if it and this process may open that many files.
 pub fn server_for(count: usize) -> Option<Server> {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let soft = limits.lines().find_map(|line| {
@@ -40,7 +40,7 @@ pub fn server_for(count: usize) -> Option<Server> {
     Some(server)
 }
 
-/// A bare connection that sends a command and waits.
+/// A bare connection that has sent RL.ACQUIREX.
 pub fn wait_on(server: &Server, line: &str) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
     stream.set_nodelay(true).expect("a socket");
@@ -48,7 +48,7 @@ pub fn wait_on(server: &Server, line: &str) -> TcpStream {
     stream
 }
 
-/// Reads the first line and the six integers of an answer: how many were granted.
+/// Reads the six integers of an answer, and returns how many acquisitions were granted.
 pub fn granted(stream: &mut TcpStream) -> i64 {
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
     let mut text = String::new();
@@ -62,7 +62,7 @@ pub fn granted(stream: &mut TcpStream) -> i64 {
     text[5..].lines().next().and_then(|line| line.parse().ok()).expect("an integer")
 }
 
-/// What was waited for comes to all at the same moment.
+/// All waiters can be served at the same moment.
 #[test]
 fn all_come_due_at_once() {
     let count = count().min(2000);
@@ -115,7 +115,7 @@ fn many_waits_leave_no_memory_behind() {
     assert!(grown < 50_000, "{used:?}");
 }
 
-/// Everything at random, from many clients; nothing may crash, hang or be left over.
+/// Random waits of many clients, and random events: nothing may crash, hang or be left over.
 #[test]
 fn random_waits_and_what_ends_them() {
     const CLIENTS: usize = 24;
@@ -131,7 +131,7 @@ fn random_waits_and_what_ends_them() {
                 while Instant::now() < end {
                     client.send([words(&waiting_call(&mut random, number))]);
                     if random.one_in(20) {
-                        // Gone without looking at the answer.
+                        // The client goes without reading the answer.
                         thread::sleep(Duration::from_millis(random.below(20) as u64));
                         client = primary.client();
                     } else if client.receive().is_err_and(|line| {

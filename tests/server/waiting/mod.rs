@@ -1,5 +1,6 @@
-//! `TIMEOUT`: calls that wait. Here is what these tests share; the files say whose turn it is ([`served`], [`turns`]), how a
-//! wait ends otherwise ([`ends`], [`news`]), and what many of them do ([`load`], [`rounds`]). `timing` measures how late.
+//! `TIMEOUT`: calls that wait. This file has what the tests share. [`served`] and [`turns`] are about whose turn it
+//! is, [`ends`] and [`news`] about other ends of a wait, [`load`] and [`rounds`] about many waiters. `timing`
+//! measures how late they are served.
 
 pub mod ends;
 pub mod load;
@@ -14,13 +15,13 @@ use std::time::{Duration, Instant};
 use redis::Value;
 use testkit::{Client, Reply, Server, wait_for, words};
 
-/// The time within which something happens at once, long before anybody's deadline.
+/// How long something may take that happens at once. All deadlines are far beyond it.
 pub const AT_ONCE: Duration = Duration::from_millis(20);
-/// How many commands the server answers after a time is over before a test says that it was too late. Each takes it once
-/// round its event loop, so a machine that stood still is no reason to fail.
+/// How many more commands the server answers after that time before a test fails. Each takes it once round its event
+/// loop, so a machine that stood still is no failure.
 pub const GRACE: usize = 10;
 
-/// A client that was sent into the queue.
+/// A client that waits.
 pub struct Waiter {
     pub client: Client,
     pub id: i64,
@@ -33,14 +34,14 @@ impl Waiter {
         Waiter::queue_by(server, &mut control, line)
     }
 
-    /// The same as another user, told with its password.
+    /// The same as another user, given with its password.
     pub fn queue_as(server: &Server, user: &str, line: impl AsRef<str>) -> Waiter {
         let mut client = server.client();
         client.run(format!("AUTH {user}"));
         Waiter::queue_with(client, &mut server.client(), line)
     }
 
-    /// The same with a connection of the caller's to look on.
+    /// The same; `control` looks whether the client waits.
     pub fn queue_by(server: &Server, control: &mut Client, line: impl AsRef<str>) -> Waiter {
         Waiter::queue_with(server.client(), control, line)
     }
@@ -74,7 +75,7 @@ impl Waiter {
         self.client.receive()
     }
 
-    /// The same, which must come within that time from now.
+    /// The same; the server must answer within `most` from now.
     pub fn end_within(
         &mut self,
         most: Duration,
@@ -93,7 +94,7 @@ impl Waiter {
         self.end()
     }
 
-    /// A grant, which must come at once.
+    /// Receives a grant, which must come at once.
     pub fn granted_at_once(&mut self, control: &mut Client, what: &str) {
         let reply = Reply::of(&self.end_within(AT_ONCE, control, what).expect("an answer"));
         assert!(reply.is_grant(), "{what}: {reply:?}");

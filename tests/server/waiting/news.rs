@@ -1,5 +1,5 @@
-//! Who waits in vain is told at once, as the same call would be that comes now: by a block, a policy, an exemption that ends,
-//! a key that holds something else by now, rights that were taken away. And clocks that step.
+//! A client that has come to wait in vain is told at once, as a new call would be: after a block, a policy, the end
+//! of an exemption, a key overwritten with another type, rights taken away. And clocks that step.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ fn denied_at_once(waiter: &mut Waiter, control: &mut Client, what: &str) {
     assert!(!reply.is_grant(), "{what}: {reply:?}");
 }
 
-/// Laid `k` for 4 s, so that nobody gets in by it.
+/// Blocks `k` for 4 s, so that no client gets in by it.
 fn hold(client: &mut Client) {
     client.run("RL.BLOCK k FOR 4s");
 }
@@ -25,8 +25,8 @@ const RULE: &str = "WINDOW 10d LIMIT 5 ALGO fixed NAME plan";
 
 type Happening = fn(&mut Client);
 
-/// Each makes it hopeless to wait for less than a minute, and leaves hope to who waits for days. `other` is a key with all
-/// its permits, `k` the one that lets nobody in for a while.
+/// Each event makes it hopeless to wait for less than a minute, but not to wait for days. `other` is a key with all
+/// its permits; `k` lets no client in for a while.
 #[test]
 fn bad_news_are_told_at_once() {
     let news: [(&str, Happening); 11] = [
@@ -36,7 +36,7 @@ fn bad_news_are_told_at_once() {
             client.run("RL.POLICY SET plan WINDOW 10d LIMIT 1 ALGO fixed");
         }),
         ("a lock-out", |client| {
-            // One too many, by somebody who does not wait.
+            // A call too many, by a client that does not wait.
             take(client, line("other", &format!("{RULE} UPTO 4")));
             acquirex(client, "other", format!("{RULE} BLOCK 1d"));
         }),
@@ -68,7 +68,7 @@ fn bad_news_are_told_at_once() {
         client.run("RL.EXEMPT exempt FOR 1d");
         take(&mut client, line("other", RULE));
         let wait = |timeout: &str| line("other k exempt", &format!("{RULE} TIMEOUT {timeout}"));
-        // The first and others behind it.
+        // The first waiter, and others behind it.
         let mut short: Vec<Waiter> = (0..5).map(|_| Waiter::queue(&server, wait("1m"))).collect();
         let mut long = Waiter::queue(&server, wait("11d"));
         happen(&mut client);
@@ -80,7 +80,7 @@ fn bad_news_are_told_at_once() {
     }
 }
 
-/// Who can be released at any time goes on waiting, as it would begin to.
+/// A client whose lease may come free at any time goes on waiting, as a new call would begin to.
 #[test]
 fn what_is_no_bad_news_is_not_told() {
     let server = Server::start();
@@ -129,7 +129,7 @@ fn a_key_that_holds_something_else_is_told_at_once() {
     }
 }
 
-/// Nobody tells of a key that comes into being: who waits for it is told when it would be its turn.
+/// The module is not told of a key that comes into being: its waiter is told when it would be its turn.
 #[test]
 fn a_key_that_was_not_there_is_told_when_it_is_looked_at() {
     let server = Server::start();
@@ -161,13 +161,13 @@ fn rights_that_were_taken_away_count_for_who_waits() {
             assert_eq!(client.int("RL.RELEASE k ID w"), 0, "{taken}");
             client.run("DEL k");
         }
-        // So they do at the end of the wait, when it is not let in.
+        // Rights count at the deadline too.
         client.run("ACL SETUSER user on >word ~* +@all");
         take(&mut client, only("k", "holder", "0"));
-        let mut waiter = Waiter::queue_as(&server, "user word", only("k", "w", "300"));
+        let mut waiter = Waiter::queue_as(&server, "user word", only("k", "w", "700"));
         client.run("ACL SETUSER user -rl.acquirex");
         assert!(waiter.end().expect_err("an error").starts_with("NOPERM"));
-        // Who may still do it is served.
+        // A client with sufficient rights is served.
         client.run("ACL SETUSER user +rl.acquirex -del");
         let mut waiter = Waiter::queue_as(&server, "user word", only("k", "w", "10m"));
         client.run("ACL SETUSER user -get");
@@ -186,7 +186,7 @@ fn a_user_that_was_deleted_gets_nothing() {
     take(&mut client, only("k", "holder", "0"));
     let mut waiter = Waiter::queue_as(&server, "user word", only("k", "w", "10m"));
     let mut behind = Waiter::queue(&server, only("k", "behind", "10m"));
-    // In one go: the server has not closed the connection yet.
+    // Sent together: the server has not closed the connection yet when it releases.
     client.pipeline(["ACL DELUSER user", "RL.RELEASE k ID holder"]);
     assert!(behind.reply().is_grant());
     waiter.end().expect_err("a closed connection");
@@ -196,7 +196,7 @@ fn a_user_that_was_deleted_gets_nothing() {
 
 // ---------------------------------------------------------------------------------------- clocks
 
-/// A clock that steps by an hour, in either direction, delays nobody by more than a second.
+/// A clock that steps by an hour, in either direction, delays no client by more than a second.
 #[test]
 fn a_clock_that_steps_delays_nobody() {
     const SECOND: Duration = Duration::from_secs(1);
@@ -230,8 +230,9 @@ fn a_clock_that_steps_delays_nobody() {
     }
 }
 
-/// Others than waiters pay nothing for them: the module asks for no events of keys, which the server tells for each
-/// `SET key value PX ms`. There is no field that shows it; what can be seen is that keys without limiters are none of ours.
+/// Waiters cost other clients nothing: the module does not subscribe to key events, which the server would send for
+/// each `SET key value PX ms`. No field shows that; what the test sees is that keys without limiters call no command
+/// of the module.
 #[test]
 fn keys_of_others_are_none_of_ours() {
     let server = Server::start();

@@ -1,5 +1,6 @@
-//! Random rounds of waits, of what ends them and of what changes meanwhile. After each, whoever still waits must have a
-//! reason, as RL.PEEK tells it: its keys deny it, or deny one who came before it. In the end nobody and nothing is left.
+//! Random rounds of calls that wait, of events that end waits, and of changes meanwhile. After each round every
+//! client that still waits must have a reason, which RL.PEEK tells: its keys deny it, or deny a client that came
+//! before it. In the end no client waits and no memory is left.
 //!
 //! `RL_WAIT_ROUNDS=10000` is the long run, `RL_WAIT_SEED` another one.
 
@@ -13,7 +14,7 @@ use testkit::{Client, Random, Server, wait_for, words};
 use crate::calls::with_keys;
 use crate::waiting::{AT_ONCE, GRACE, line, no_waiters, two_kinds};
 
-/// Enough that not all of them can be answered in one go.
+/// Too many to be answered in one go.
 const CLIENTS: usize = 60;
 const KEYS: [&str; 5] = ["{t}a", "{t}b", "{t}c", "{t}d", "{t}e"];
 
@@ -21,7 +22,7 @@ fn number(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// A client, and the call that it waits with.
+/// A client, and the call with which it waits.
 struct Seat {
     client: Client,
     id: i64,
@@ -68,7 +69,7 @@ impl Rounds {
         Rounds { random, server, control, seats, arrived: 0, pauses: false, granted: 0, denied: 0 }
     }
 
-    /// Some more begin to wait.
+    /// Lets some more clients begin to wait.
     fn arrive(&mut self, how_many: usize) {
         for at in 0..self.seats.len() {
             if self.seats[at].waits.is_some() || !self.random.one_in(CLIENTS / how_many) {
@@ -102,7 +103,7 @@ impl Rounds {
         }
     }
 
-    /// Something happens that concerns some or all of them.
+    /// Runs a command that concerns some or all of them.
     fn happen(&mut self) {
         let random = &mut self.random;
         let key = random.pick(&KEYS);
@@ -133,11 +134,11 @@ impl Rounds {
             19 => format!("RL.ACQUIREX {}", line(key, "WINDOW 100ms LIMIT 3 ALGO bucket")),
             _ => format!("RL.RELEASE {} ID w{seat}", KEYS.join(" ")),
         };
-        // What cannot be done changes nothing.
+        // A command that fails changes nothing.
         let _ = self.control.call(command);
     }
 
-    /// Receives what was answered, and tells who still waits.
+    /// Receives the answers of all clients that no longer wait.
     fn collect(&mut self) {
         let list = self.control.text("CLIENT LIST");
         let field = |line: &str, name: &str| {
@@ -151,7 +152,7 @@ impl Rounds {
             .filter_map(|line| field(line, "id=").parse().ok())
             .collect();
         for seat in &mut self.seats {
-            // One that was only just sent may not have begun to wait.
+            // A call that was only just sent may not wait yet.
             let new = seat.waits.as_ref().is_some_and(|wait| wait.since.elapsed() < AT_ONCE / 4);
             if seat.waits.is_none() || blocked.contains(&seat.id) || new {
                 continue;
@@ -171,7 +172,7 @@ impl Rounds {
         }
     }
 
-    /// Who waits though it could be served and nobody is before it.
+    /// Clients that wait although they could be served and no client before them wants the same keys.
     fn without_reason(&mut self) -> BTreeSet<usize> {
         self.collect();
         let mut waiting: Vec<&Wait> =
@@ -199,7 +200,7 @@ impl Rounds {
         found
     }
 
-    /// Nobody may be without a reason to wait for longer than a moment.
+    /// No client may wait without a reason for longer than a moment.
     fn check(&mut self, round: usize) {
         let mut found = self.without_reason();
         let begun = Instant::now();
@@ -225,13 +226,13 @@ impl Rounds {
             self.happen();
         }
         if std::mem::take(&mut self.pauses) {
-            // Nobody is served while writes are paused.
+            // No client is served while writes are paused.
             self.control.run("CLIENT UNPAUSE");
         }
         self.check(round);
     }
 
-    /// All are gone, and nothing of them is left.
+    /// Waits until all clients are gone, and returns the memory in use.
     fn settle(&mut self) -> i64 {
         self.control.run("CONFIG SET rl.enforce yes");
         wait_for("all to be answered", || {
@@ -249,7 +250,7 @@ impl Rounds {
         let mut last = i64::MAX;
         wait_for("the memory", || {
             thread::sleep(Duration::from_millis(200));
-            // But for the strings of rules that are remembered, which grow up to a bound of their own.
+            // This leaves out remembered strings of rules, which have a bound of their own.
             let remembered = self.control.info_number("rl", "rl_rules_memory");
             let used = self.control.info_number("memory", "used_memory") - remembered;
             let steady = (used - last).abs() < 20_000;
@@ -265,7 +266,7 @@ fn nobody_sleeps_past_its_moment_and_nothing_is_left() {
     let seed = number("RL_WAIT_SEED", 1);
     for server in two_kinds() {
         let mut play = Rounds::new(server, seed);
-        // Until what the server keeps for its clients has its size.
+        // The first rounds let buffers that the server keeps for its clients grow to their size.
         (0..400.max(rounds / 4)).for_each(|round| play.round(round));
         let before = play.settle();
         play.seats = Seat::some(&play.server);

@@ -1,4 +1,4 @@
-//! `TIMEOUT` on `RL.ACQUIREX`: who waits, in which order they are served, and what wakes them.
+//! `TIMEOUT` on `RL.ACQUIREX`: which calls wait, in which order they are served, and what wakes them.
 
 use redis::Value;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,15 +9,14 @@ use testkit::{Client, Reply, Server, Words, wait_for, words};
 use crate::calls::{ALGORITHMS, acquirex, info, peek, with_keys};
 use crate::waiting::{Waiter, no_waiters, only, take, waiters};
 
-/// Lets a hundred wait for a call every 20 ms each.
+/// Lets a hundred clients wait for a rule that grants one of them every 20 ms.
 pub fn queue_a_hundred(server: &Server) -> Vec<Waiter> {
     server.client().run("RL.BLOCK k FOR 10m");
     let queue = || Waiter::queue(server, "k 'WINDOW 1s LIMIT 50 ALGO leaky TIMEOUT 20m'");
     (0..100).map(|_| queue()).collect()
 }
 
-/// Serves them, none too early, and returns how much too late they were at most. They may be late by a twentieth of the
-/// time as well.
+/// Serves them, and asserts that none is early. Returns how late the latest was, beyond a twentieth of its time.
 pub fn serve_a_hundred(client: &mut Client, waiters: Vec<Waiter>) -> Duration {
     let begun = Instant::now();
     let answer = |mut waiter: Waiter| thread::spawn(move || (waiter.reply(), Instant::now()));
@@ -45,7 +44,8 @@ fn a_hundred_are_served_in_order_and_no_faster_than_the_rule() {
     no_waiters(&mut client);
 }
 
-/// Takes all that there is under a rule and waits for more: how much later that came than it was said, but not earlier.
+/// Uses a rule up and waits for more. Asserts that the grant does not come before the promised moment, and returns
+/// how much later it came.
 pub fn wait_by(server: &Server, algorithm: &str) -> Duration {
     static IDS: AtomicU64 = AtomicU64::new(0);
     let mut client = server.client();
@@ -61,7 +61,7 @@ pub fn wait_by(server: &Server, algorithm: &str) -> Duration {
         let wait = peek(&mut client, "k", format!("{rule} {waiter}")).retry_after;
         let known = Instant::now();
         if wait <= 0 {
-            // It has come free meanwhile.
+            // A permit has come back in the meantime.
             continue;
         }
         let batch = if lease { "" } else { "UPTO 2" };
@@ -120,7 +120,7 @@ fn none_is_taken_until_all_can_be() {
         take(&mut client, only(key, "holder", "0"));
     }
     let mut both = Waiter::queue(&server, only("a b", "both", "10m"));
-    // One that does not need the slow key is not stopped, not even behind it.
+    // A call that does not need the slow key is not stopped, not even behind one that does.
     client.run("RL.RELEASE a ID holder");
     assert_eq!(info(&mut client, "a", "used"), 0, "free while the other key is not");
     assert!(both.waits(&mut client));
@@ -151,7 +151,7 @@ fn one_with_a_timeout_queues_and_one_without_may_pass() {
     assert_eq!(info(&mut client, "k", "used"), 10);
 }
 
-/// One in the middle of the queue gives up: those behind it may be served now.
+/// A client in the middle of the queue gives up: those behind it may be served now.
 #[test]
 fn who_is_behind_one_that_gave_up_is_served_at_once() {
     let server = Server::start();
@@ -171,7 +171,7 @@ fn who_is_behind_one_that_gave_up_is_served_at_once() {
     assert!(first.waits(&mut client));
 }
 
-/// More that wait for other keys than one look of the timer takes on.
+/// More clients wait for other keys than the module looks at in one go.
 #[test]
 fn many_that_wait_for_other_keys_stop_nobody() {
     const MANY: usize = 700;
@@ -205,11 +205,11 @@ fn a_denial_that_time_cannot_change_is_immediate() {
     take(&mut client, "k 'WINDOW 10d LIMIT 2 ALGO sliding COST 2'");
     take(&mut client, only("c", "holder", "0"));
     for (key, rule, never) in [
-        // It can never succeed.
+        // Calls that can never succeed.
         ("k", "WINDOW 10d LIMIT 2 ALGO sliding COST 3 TIMEOUT 11d", true),
         ("x", "WINDOW 10d LIMIT 0 ALGO fixed TIMEOUT 11d", true),
         ("c", "WINDOW 10d LIMIT 1 ALGO concurrency COST 2 ID x TIMEOUT 10m", true),
-        // Not in time.
+        // Calls that cannot succeed in time.
         ("k", "WINDOW 10d LIMIT 2 ALGO sliding TIMEOUT 9d", false),
         ("k", "WINDOW 10d LIMIT 2 ALGO sliding TIMEOUT 0", false),
     ] {
@@ -236,7 +236,7 @@ fn where_blocking_is_denied_a_timeout_counts_as_0() {
     let script = "return redis.call('RL.ACQUIREX', KEYS[1], ARGV[1])";
     let eval = words("EVAL").arg(script).then("1").then(&only("k", "w", "10m"));
     assert_eq!(Reply::of(&client.run(eval)).granted, 0);
-    // As many as there is room for.
+    // Only as many wait as there is room for.
     let mut queued: Vec<Waiter> =
         ["a", "b"].map(|id| Waiter::queue(&server, only("k", id, "10m"))).into();
     let too_many = words("RL.ACQUIREX").then(&only("k", "c", "10m"));
@@ -279,7 +279,7 @@ fn what_does_not_go_with_a_timeout_is_refused() {
 
 // ---------------------------------------------------------------------------------------- wakes
 
-/// Each of these lets a waiter in long before its time.
+/// Each of these commands lets a waiter in long before its time.
 #[test]
 fn whatever_gives_permits_wakes() {
     let full = "WINDOW 10d LIMIT 1 ALGO fixed";
@@ -366,7 +366,7 @@ fn a_policy_that_ends_by_itself_wakes() {
     assert!(waiter.reply().is_grant());
 }
 
-/// Waiters of one database are none of another's.
+/// A waiter waits for the keys of its own database.
 #[test]
 fn each_database_has_its_own() {
     let server = Server::start();

@@ -1,5 +1,5 @@
-//! Whose turn it is: nobody sleeps past the moment at which it could be served, and one that cannot be served holds up
-//! nobody who can.
+//! Whose turn it is: every client is served at the first moment possible, and one that cannot be served holds up none
+//! that can.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::calls::info;
 use crate::cluster::{cluster, owner, slot_of};
 use crate::waiting::{AT_ONCE, Waiter, line, no_waiters, only, take, two_kinds, waiters};
 
-/// Sends calls that wait, from a client each.
+/// Sends calls that wait, each from a client of its own.
 fn queue_all(server: &Server, calls: impl Iterator<Item = String>) -> Vec<Waiter> {
     let mut control = server.client();
     let before = waiters(&mut control);
@@ -24,9 +24,9 @@ fn granted(client: &mut Client) -> bool {
     Reply::of(&client.receive().expect("an answer")).is_grant()
 }
 
-/// More than a timer can look at in one go wait for a bucket that they share and for a lease each. While the server goes
-/// through them, one of the first gets its lease, and the bucket is drained: it is to be served when the bucket has refilled,
-/// wherever the work was cut short.
+/// More clients than the module looks at in one go wait for a shared bucket and for a lease each. While the module
+/// goes through them, one of the first gets its lease, and the bucket is drained. The client must be served when the
+/// bucket has refilled, wherever the work was cut short.
 #[test]
 fn nobody_sleeps_past_its_moment_when_work_was_cut_short() {
     const MANY: usize = 700;
@@ -38,7 +38,7 @@ fn nobody_sleeps_past_its_moment_when_work_was_cut_short() {
         take(&mut client, line(&format!("lease{i}"), &format!("{lease} ID holder")));
     }
     let call = |i: usize| {
-        // Those behind need less of the bucket than is left.
+        // Clients further behind need less of the bucket than is left.
         let cost = if i < MANY / 2 { 40 + i % 20 } else { 1 };
         let rules = format!("{bucket} COST {cost} {lease} ID w TIMEOUT 8s");
         line(&format!("shared lease{i}"), &rules)
@@ -60,13 +60,13 @@ fn nobody_sleeps_past_its_moment_when_work_was_cut_short() {
     }
 }
 
-/// Who waits is never denied before its time is over, so it starts no block and is in no statistics of denials.
+/// A waiting call is not denied before its deadline, so it starts no block and is in no statistics of denials.
 #[test]
 fn waiters_start_no_block_and_are_not_counted_as_denied() {
     const MANY: usize = 2700;
     let server = Server::start();
     let mut client = server.client();
-    // All come due within some ms, one after the other.
+    // They come due within some ms, one after the other.
     let rule = "WINDOW 8s LIMIT 1 ALGO sliding BLOCK 1h";
     let call = |i: usize, more: &str| line(&format!("k{i}"), &format!("{rule} {more}"));
     client.pipeline((0..MANY).map(|i| format!("RL.ACQUIREX {}", call(i, ""))));
@@ -87,7 +87,7 @@ fn waiters_start_no_block_and_are_not_counted_as_denied() {
     assert_eq!(client.info_number("rl", "rl_granted"), 2 * MANY as i64);
 }
 
-/// What became an error is the answer, at once, and those behind have their turn.
+/// A call that has become an error is answered at once, and those behind it have their turn.
 #[test]
 fn one_that_gets_an_error_holds_up_nobody() {
     for server in two_kinds() {
@@ -114,7 +114,8 @@ fn one_that_gets_an_error_holds_up_nobody() {
     }
 }
 
-/// A call that needs a key of a slot that is moving is refused for now, and one that needs only what is still there is not.
+/// While a slot moves, a call that needs a missing key of it goes on waiting, and one whose keys are still there is
+/// served.
 #[test]
 fn one_whose_slot_is_moving_holds_up_nobody() {
     let nodes = cluster();
@@ -129,17 +130,17 @@ fn one_whose_slot_is_moving_holds_up_nobody() {
     // The key that it also needs has no limiter yet: while the slot moves it could be on the other node.
     let wait = |keys: &str, timeout: &str| line(keys, &rule(&format!("TIMEOUT {timeout}")));
     let mut first = Waiter::queue(&nodes[from], wait("{t}:a {t}:other", "11d"));
-    let mut short = Waiter::queue(&nodes[from], only("{t}:lease {t}:new", "w", "400"));
+    let mut short = Waiter::queue(&nodes[from], only("{t}:lease {t}:new", "w", "1s"));
     let mut behind = Waiter::queue(&nodes[from], wait("{t}:a", "11d"));
     clients[to].run(format!("CLUSTER SETSLOT {slot} IMPORTING {}", ids[from]));
     clients[from].run(format!("CLUSTER SETSLOT {slot} MIGRATING {}", ids[to]));
     clients[from].run("RL.REFUND {t}:a COST 1");
     behind.granted_at_once(&mut clients[from], "the one behind");
     assert!(first.waits(&mut clients[from]));
-    // At its end it is told what a client is told that comes now.
+    // At its deadline it gets the answer of a new call.
     let error = short.end().expect_err("an error");
     assert!(error.starts_with("TRYAGAIN"), "{error}");
-    // The slot stays after all.
+    // The slot stays here after all.
     clients[to].run(format!("CLUSTER SETSLOT {slot} STABLE"));
     clients[from].run(format!("CLUSTER SETSLOT {slot} STABLE"));
     clients[from].run("RL.REFUND {t}:a COST 1");
