@@ -6,7 +6,7 @@ use rl_core::decision::{Ask, Decision, Part, Terms, Verdict};
 use rl_core::effect::Effect;
 use rl_core::grammar::{Named, Request, rule_of};
 use rl_core::limiter::Limiter;
-use rl_core::limiters::{FEW, Limiters, Taken, Told};
+use rl_core::limiters::{FEW, Limiters, Observer, Taken};
 use rl_core::plain;
 use smallvec::SmallVec;
 
@@ -158,7 +158,7 @@ impl Answers {
     }
 }
 
-impl Told for Answers {
+impl Observer for Answers {
     fn wants_answers(&self) -> bool {
         self.0.is_some()
     }
@@ -210,7 +210,7 @@ impl Account<'_> {
     }
 }
 
-impl Told for Account<'_> {
+impl Observer for Account<'_> {
     #[inline(always)]
     fn wants_answers(&self) -> bool {
         self.answers.wants_answers()

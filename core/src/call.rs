@@ -2,7 +2,7 @@
 //!
 //! The module, the simulator, the benchmarks and the tests all make calls through [`acquire`].
 //! They differ in where their limiters are ([`Limiters`]) and in what they want to know about the
-//! decision ([`Told`]).
+//! decision ([`Observer`]).
 
 use std::{fmt, slice};
 
@@ -12,7 +12,7 @@ use crate::corrections::Corrections;
 use crate::decision::{Decision, decide};
 use crate::effect::Effect;
 use crate::limiter::Limiter;
-use crate::limiters::{FEW, Limiters, Told};
+use crate::limiters::{FEW, Limiters, Observer};
 use crate::part::{Part, Verdict};
 use crate::plain;
 use crate::terms::{Ask, Terms};
@@ -38,16 +38,16 @@ impl fmt::Display for NoMemory {
 pub fn acquire<L: Limiters>(
     limiters: &mut L,
     terms: &Terms<'_>,
-    told: &mut impl Told,
+    observer: &mut impl Observer,
 ) -> Result<(Decision, Verdict), NoMemory> {
     let corrections = Corrections::of(limiters.count(), terms.now_ms, |place| limiters.get(place));
     if corrections.is_empty()
-        && !told.wants_answers()
-        && let Some(decided) = plain::decide(limiters, terms, told)
+        && !observer.wants_answers()
+        && let Some(decided) = plain::decide(limiters, terms, observer)
     {
         return Ok(decided);
     }
-    acquire_in_full(limiters, corrections, terms, told)
+    acquire_in_full(limiters, corrections, terms, observer)
 }
 
 /// A function of its own, since it uses much of the stack.
@@ -56,7 +56,7 @@ fn acquire_in_full<L: Limiters>(
     limiters: &mut L,
     corrections: Corrections,
     terms: &Terms<'_>,
-    told: &mut impl Told,
+    observer: &mut impl Observer,
 ) -> Result<(Decision, Verdict), NoMemory> {
     let mut parts = Parts::new();
     fill(&mut parts, limiters, &corrections);
@@ -73,7 +73,7 @@ fn acquire_in_full<L: Limiters>(
     if grows && !limiters.may_grow() {
         return Err(NoMemory);
     }
-    told.decided(&decision, &parts);
+    observer.decided(&decision, &parts);
     drop(parts);
     corrections.effects().for_each(|(place, effect)| limiters.apply(place, effect));
     effects.iter().for_each(|(place, effect)| limiters.apply(*place, effect));
@@ -85,13 +85,13 @@ fn acquire_in_full<L: Limiters>(
 pub fn peek<L: Limiters>(
     limiters: &L,
     terms: &Terms<'_>,
-    told: &mut impl Told,
+    observer: &mut impl Observer,
 ) -> (Decision, Verdict) {
     let corrections = Corrections::of(limiters.count(), terms.now_ms, |place| limiters.get(place));
     let mut parts = Parts::new();
     fill(&mut parts, limiters, &corrections);
     let decision = decide(&mut parts, terms);
-    told.decided(&decision, &parts);
+    observer.decided(&decision, &parts);
     (decision, verdict_of(&decision, &parts))
 }
 

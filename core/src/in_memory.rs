@@ -6,7 +6,7 @@ use crate::call::{NoMemory, acquire, peek};
 use crate::decision::Decision;
 use crate::effect::Effect;
 use crate::limiter::Limiter;
-use crate::limiters::{Limiters, Taken, Told};
+use crate::limiters::{Limiters, Observer, Taken};
 use crate::part::Verdict;
 use crate::plain;
 use crate::terms::{Ask, Terms};
@@ -32,8 +32,12 @@ impl<'a> InMemory<'a> {
     }
 
     /// Decides a call and takes what it grants: see [`acquire`].
-    pub fn acquire(&mut self, terms: &Terms<'_>, told: &mut impl Told) -> (Decision, Verdict) {
-        acquire(self, terms, told).unwrap_or_else(|NoMemory| unreachable!("there is memory"))
+    pub fn acquire(
+        &mut self,
+        terms: &Terms<'_>,
+        observer: &mut impl Observer,
+    ) -> (Decision, Verdict) {
+        acquire(self, terms, observer).unwrap_or_else(|NoMemory| unreachable!("there is memory"))
     }
 
     /// The recorded effects with their places, in the order in which they were applied.

@@ -44,11 +44,11 @@ pub trait Limiters {
 }
 
 /// A listener that hears how a call is decided, before anything is written.
-pub trait Told {
+pub trait Observer {
     /// Whether it wants the answer of each limiter. The short way does not compute those.
     fn wants_answers(&self) -> bool;
 
-    /// The limiter at `place` denies a plain call. Does not count if [`Told::decided`] follows,
+    /// The limiter at `place` denies a plain call. Does not count if [`Observer::decided`] follows,
     /// because then the call was not plain.
     fn denied_by(&mut self, place: usize);
 
@@ -57,7 +57,7 @@ pub trait Told {
 }
 
 /// A listener that ignores everything.
-impl Told for () {
+impl Observer for () {
     fn wants_answers(&self) -> bool {
         false
     }

@@ -16,7 +16,7 @@ use crate::algorithm::scheme::{Level, Moment, Scheme};
 use crate::decision::Decision;
 use crate::effect::{Effect, Write};
 use crate::limiter::Limiter;
-use crate::limiters::{Limiters, Taken, Told};
+use crate::limiters::{Limiters, Observer, Taken};
 use crate::numbers::MAX_TIME_MS;
 use crate::packed::PackedNumbers;
 use crate::part::Verdict;
@@ -30,7 +30,7 @@ use crate::ttl;
 pub(crate) fn decide<L: Limiters>(
     limiters: &mut L,
     terms: &Terms<'_>,
-    told: &mut impl Told,
+    observer: &mut impl Observer,
 ) -> Option<(Decision, Verdict)> {
     if !terms.is_plain() {
         return None;
@@ -44,9 +44,9 @@ pub(crate) fn decide<L: Limiters>(
         for place in 0..count {
             let (limiter, ask) = limiters.asked(place)?;
             match look(limiter, ask, terms, &mut verdict)? {
-                Outcome::Room(grows) => any_grows |= grows,
-                Outcome::Full => {
-                    told.denied_by(place);
+                Fit::Room(grows) => any_grows |= grows,
+                Fit::NoRoom => {
+                    observer.denied_by(place);
                     let waits = verdict.retry_after_ms;
                     if longest.is_none_or(|(_, longest)| waits > longest.retry_after_ms) {
                         longest = Some((place, verdict));
@@ -67,10 +67,10 @@ pub(crate) fn decide<L: Limiters>(
             .asked(place)
             .and_then(|(limiter, ask)| take(limiter, ask, terms, &mut verdict));
         match taken {
-            Some(Outcome::Room(taken)) => limiters.taken(place, taken),
-            Some(Outcome::Full) => {
+            Some(Fit::Room(taken)) => limiters.taken(place, taken),
+            Some(Fit::NoRoom) => {
                 debug_assert!(place == 0, "looked at before");
-                told.denied_by(place);
+                observer.denied_by(place);
                 return Some(denied(place, verdict));
             }
             None => {
@@ -91,11 +91,11 @@ fn denied(binding: usize, verdict: Verdict) -> (Decision, Verdict) {
 }
 
 /// The outcome of a call at one limiter.
-enum Outcome<T> {
+enum Fit<T> {
     /// The limiter has room.
     Room(T),
     /// It has no room.
-    Full,
+    NoRoom,
 }
 
 /// Looks whether a limiter has room for one permit, and whether that permit needs more memory. If
@@ -105,7 +105,7 @@ fn look(
     ask: &Ask,
     terms: &Terms<'_>,
     verdict: &mut Verdict,
-) -> Option<Outcome<bool>> {
+) -> Option<Fit<bool>> {
     if !is_plain(stored, ask, terms) {
         return None;
     }
@@ -121,7 +121,7 @@ fn take(
     ask: &Ask,
     terms: &Terms<'_>,
     verdict: &mut Verdict,
-) -> Option<Outcome<Taken>> {
+) -> Option<Fit<Taken>> {
     if !is_plain(stored, ask, terms) {
         return None;
     }
@@ -145,12 +145,12 @@ struct Look<'v> {
 }
 
 impl Visit for Look<'_> {
-    type Output = Option<Outcome<bool>>;
+    type Output = Option<Fit<bool>>;
 
     fn visit<S: Scheme>(self, scheme: &mut S) -> Self::Output {
         Some(match with_one_more(scheme, &self.moment, self.verdict)? {
-            Outcome::Room(level) => Outcome::Room(level.grows(&self.moment)),
-            Outcome::Full => Outcome::Full,
+            Fit::Room(level) => Fit::Room(level.grows(&self.moment)),
+            Fit::NoRoom => Fit::NoRoom,
         })
     }
 }
@@ -162,13 +162,13 @@ struct Take<'v> {
 }
 
 impl Visit for Take<'_> {
-    type Output = Option<Outcome<Taken>>;
+    type Output = Option<Fit<Taken>>;
 
     #[inline(always)]
     fn visit<S: Scheme>(self, scheme: &mut S) -> Self::Output {
         let Take { moment, written, verdict } = self;
-        let Outcome::Room(level) = with_one_more(scheme, &moment, verdict)? else {
-            return Some(Outcome::Full);
+        let Fit::Room(level) = with_one_more(scheme, &moment, verdict)? else {
+            return Some(Fit::NoRoom);
         };
         if level.grows(&moment) {
             return None;
@@ -187,7 +187,7 @@ impl Visit for Take<'_> {
         let moves = scheme.is_void_before(written, void_from_ms);
         let step = level.step(&moment);
         scheme.apply_step(step);
-        Some(Outcome::Room(Taken { expire_at_ms: moves.then_some(expire_at_ms) }))
+        Some(Fit::Room(Taken { expire_at_ms: moves.then_some(expire_at_ms) }))
     }
 }
 
@@ -198,7 +198,7 @@ fn with_one_more<'a, S: Scheme>(
     scheme: &'a S,
     moment: &Moment<'a>,
     verdict: &mut Verdict,
-) -> Option<Outcome<S::Level<'a>>> {
+) -> Option<Fit<S::Level<'a>>> {
     if S::IS_LEASED {
         return None;
     }
@@ -206,7 +206,7 @@ fn with_one_more<'a, S: Scheme>(
     let capacity = moment.numbers.capacity();
     if level.in_use(moment) < capacity {
         level.take(moment, 1);
-        return Some(Outcome::Room(level));
+        return Some(Fit::Room(level));
     }
     verdict.granted = 0;
     verdict.limit = capacity;
@@ -214,7 +214,7 @@ fn with_one_more<'a, S: Scheme>(
     let free_at_ms = level.earliest(moment, capacity.checked_sub(1)?);
     verdict.retry_after_ms = free_at_ms.min(MAX_TIME_MS) - moment.now_ms;
     verdict.reset_after_ms = level.full_at(moment).min(MAX_TIME_MS) - moment.now_ms;
-    Some(Outcome::Full)
+    Some(Fit::NoRoom)
 }
 
 /// The effect of what [`decide`] did to a limiter, for replicas and the AOF.

@@ -12,7 +12,7 @@ use rl_core::decision::{Ask, Decision, Part, Terms, Verdict};
 use rl_core::effect::Effect;
 use rl_core::in_memory::InMemory;
 use rl_core::limiter::Limiter;
-use rl_core::limiters::Told;
+use rl_core::limiters::Observer;
 use rl_core::manage::{Lay, lay, refund, release};
 use rl_core::rule::{Algorithm, MAX_PERMITS, MAX_TIME_MS, MAX_WINDOW_MS, Rule, Shape};
 use rl_core::stored::effect::{Payload, decode_payload, encode_effect, encode_whole};
@@ -182,7 +182,7 @@ struct Heard {
     grows: Vec<bool>,
 }
 
-impl Told for Heard {
+impl Observer for Heard {
     fn wants_answers(&self) -> bool {
         self.in_full
     }

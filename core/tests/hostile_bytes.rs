@@ -10,7 +10,7 @@ use rl_core::decision::{Ask, Decision, Part, Terms, Verdict};
 use rl_core::effect::Effect;
 use rl_core::in_memory::{InMemory, peek_one};
 use rl_core::limiter::Limiter;
-use rl_core::limiters::Told;
+use rl_core::limiters::Observer;
 use rl_core::manage::{Lay, lay, refund, release};
 use rl_core::rule::{Algorithm, MAX_IN_USE, MAX_PERMITS, MAX_TIME_MS, MAX_WINDOW_MS, Rule, Shape};
 use rl_core::stored::effect::{Payload, decode_payload, encode_effect, encode_whole};
@@ -57,7 +57,7 @@ fn encoded_effect(effect: &Effect) -> Vec<u8> {
 /// Has the call decided in full, and asks what the limiter would need for it.
 struct InFull;
 
-impl Told for InFull {
+impl Observer for InFull {
     fn wants_answers(&self) -> bool {
         true
     }
@@ -77,10 +77,10 @@ fn call(limiter: &mut Limiter, ask: Ask, terms: &Terms<'_>) -> Vec<Effect> {
         *limiter = pulled;
     }
     let stored = [Some(limiter.clone())];
-    let make = |told: &mut dyn FnMut(&mut InMemory<'_>) -> (Decision, Verdict)| {
+    let make = |acquire: &mut dyn FnMut(&mut InMemory<'_>) -> (Decision, Verdict)| {
         let mut limiters = stored.clone();
         let mut call = InMemory::new(&mut limiters, slice::from_ref(&ask), terms.now_ms).recorded();
-        let answer = told(&mut call);
+        let answer = acquire(&mut call);
         let effects: Vec<_> = call.into_effects().into_iter().map(|(_, effect)| effect).collect();
         (answer, effects, limiters)
     };

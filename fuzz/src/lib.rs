@@ -7,7 +7,7 @@ use rl_core::decision::{Ask, Decision, Part, Terms};
 use rl_core::in_memory::{InMemory, acquire_one};
 use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
-use rl_core::limiters::Told;
+use rl_core::limiters::Observer;
 use rl_core::manage::{Lay, lay, refund, release};
 use rl_core::rule::{Algorithm, MAX_IN_USE, MAX_PERMITS, MAX_TIME_MS, MAX_WINDOW_MS, Rule, Shape};
 
@@ -47,7 +47,7 @@ fn pull_back(limiter: &mut Limiter, now_ms: i64) {
 /// Has the call decided in full, and asks what the limiter would need for it.
 struct InFull;
 
-impl Told for InFull {
+impl Observer for InFull {
     fn wants_answers(&self) -> bool {
         true
     }

@@ -3,7 +3,7 @@
 use rl_core::decision::{Ask, Decision, Part, Terms};
 use rl_core::in_memory::{InMemory, acquire_one};
 use rl_core::limiter::Limiter;
-use rl_core::limiters::Told;
+use rl_core::limiters::Observer;
 
 use crate::log::{Column, Log};
 use crate::rule::Simulated;
@@ -155,7 +155,7 @@ pub fn replay_together(log: &Log, rules: &[Simulated], resolution: u32) -> Toget
 #[derive(Default)]
 struct Refusing(Vec<usize>);
 
-impl Told for Refusing {
+impl Observer for Refusing {
     fn wants_answers(&self) -> bool {
         false
     }

@@ -7,7 +7,7 @@ use rl_core::call::{look_at_one, peek};
 use rl_core::decision::{Ask, Decision, Part, Terms};
 use rl_core::grammar::{Named, Options, Request};
 use rl_core::limiter::Limiter;
-use rl_core::limiters::Told;
+use rl_core::limiters::Observer;
 
 use crate::acquisition::{self, AskedKeys, Reply, terms};
 use crate::call::Call;
@@ -127,7 +127,7 @@ struct Finding<'a> {
     found: Found,
 }
 
-impl Told for Finding<'_> {
+impl Observer for Finding<'_> {
     fn wants_answers(&self) -> bool {
         true
     }

@@ -7,7 +7,7 @@ use rl_core::grammar::rules::{Form, parse_rules};
 use rl_core::grammar::{Named, Options, Request, rule_of};
 use rl_core::in_memory::InMemory;
 use rl_core::limiter::Limiter;
-use rl_core::limiters::Told;
+use rl_core::limiters::Observer;
 use rl_core::rule::Algorithm;
 
 use crate::{Random, oracle};
@@ -91,7 +91,7 @@ struct World {
 #[derive(Default)]
 struct Verdicts(Vec<Verdict>);
 
-impl Told for Verdicts {
+impl Observer for Verdicts {
     fn wants_answers(&self) -> bool {
         true
     }
