@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use redis::Value;
-use testkit::{Client, Random, Reply, Server, Words, acquire, bytes_of, words};
+use testkit::{Client, Random, Reply, Server, Words, acquire, bytes_of, wait_for, words};
 
 use crate::calls::{ALGORITHMS, capacity, info, long_rule};
 
@@ -97,6 +97,12 @@ fn killed_under_load(fsync: &str, seed: u64, check: impl Fn(&mut Client, &Log)) 
             if round % 2 == 1 {
                 server.client().run("BGREWRITEAOF");
             }
+            let mut client = server.client();
+            // Enough grants, or a sign that there are no more.
+            wait_for("some answers", || {
+                let mut more = |name| client.info_number("rl", name) > 150;
+                (more("rl_granted") || more("rl_denied")).then_some(())
+            });
             thread::sleep(delay);
             server.kill();
             threads.into_iter().for_each(|thread| log.merge(thread.join().expect("a client")));

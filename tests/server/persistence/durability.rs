@@ -190,7 +190,7 @@ fn one_grant_is_a_change_for_the_save_points() {
 /// Lets the logs of some keys grow for a while, by an entry a millisecond.
 fn grow(client: &mut Client, keys: &str, lasting: Duration) {
     let begun = Instant::now();
-    while begun.elapsed() < lasting {
+    for _ in (0..).take_while(|i| *i < 60 || begun.elapsed() < lasting) {
         for reply in client.pipeline((0..20).map(|_| acquire(keys, &long_rule("sliding", 60_000))))
         {
             assert!(Reply::of(&reply.expect("a reply")).is_grant());
@@ -293,16 +293,16 @@ fn a_steady_stream_moves_the_ttl_rarely() {
     let mut client = server.client();
     let (mut grants, mut ttls) = (0, HashSet::new());
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_millis(1500) {
+    while begun.elapsed() < Duration::from_millis(1500) || grants <= 300 {
         let void_at = client.time_ms() + 300;
         grants += client.acquire("k", "WINDOW 300ms LIMIT 1000000 ALGO sliding").granted;
         let expires_at = client.int("PEXPIRETIME k");
         assert!(expires_at > void_at + 1000, "{expires_at}: the key could go before its limiter");
         ttls.insert(expires_at);
     }
-    assert!(grants > 300, "only {grants} grants");
     // The first, and one each time that another 1,024 ms of epoch time are reached.
-    assert!((2..=3).contains(&ttls.len()), "moved {} times in {grants} grants", ttls.len());
+    let most = 2 + begun.elapsed().as_millis() as usize / 1024;
+    assert!((2..=most).contains(&ttls.len()), "moved {} times in {grants} grants", ttls.len());
 }
 
 #[test]
