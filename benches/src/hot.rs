@@ -8,17 +8,18 @@ use std::error::Error;
 use std::hint::black_box;
 
 use rl_core::call::acquire;
-use rl_core::decision::{Ask, Terms};
+use rl_core::decision::{Ask, Decision, Part, Terms};
 use rl_core::effect::Effect;
 use rl_core::grammar::Request;
 use rl_core::grammar::acquire::parse_acquire;
 use rl_core::grammar::remembered::Table;
 use rl_core::grammar::rules::{Form, keys_and_rules, parse_rules};
 use rl_core::limiter::Limiter;
-use rl_core::limiters::{Limiters, Taken};
+use rl_core::limiters::{Limiters, Observer, Taken};
 use rl_core::plain;
 use rl_core::stored::blob::Blob;
 use rl_core::stored::effect::encode_effect;
+use rl_core::top::{Shape, Top};
 
 /// Any moment will do.
 const START_MS: i64 = 1_700_000_000_000;
@@ -50,8 +51,15 @@ const CASES: &[Case] = &[
         ],
     ),
     ("repeated-rule-granted", &[b"user:42", b"WINDOW 60000 LIMIT 60000 ALGO bucket"]),
+    ("repeated-rule-denied", &[b"user:42", b"WINDOW 1d LIMIT 10 ALGO bucket"]),
     ("with-block-granted", &[b"user:42", b"WINDOW 60000 LIMIT 60000 ALGO bucket BLOCK 1000"]),
+    // Ten leases live; one ends for each that is taken.
+    ("lease-taken", &[b"user:42", b"WINDOW 10 LIMIT 100 ALGO concurrency ID holder:#"]),
+    ("lease-renewed", &[b"user:42", b"WINDOW 60000 LIMIT 100 ALGO concurrency ID holder"]),
 ];
+
+/// How many holders take turns where a rule ends with `#`.
+const HOLDERS: usize = 16;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -72,12 +80,59 @@ fn run(args: &[&[u8]], calls: i64) -> Result<u64, Box<dyn Error>> {
     let mut remembered = Table::new(256);
     let mut limiters: [Limiter; KEYS] = Default::default();
     let mut blob = Blob::new();
+    let mut denied = Denied::default();
+    let turns: Vec<Vec<Vec<u8>>> = (0..HOLDERS).map(|turn| of_holder(args, turn)).collect();
+    let turns: Vec<Vec<&[u8]>> =
+        turns.iter().map(|args| args.iter().map(Vec::as_slice).collect()).collect();
     let mut granted = 0;
-    for made in 0..calls {
-        let args = black_box(args);
-        granted += call(args, &mut remembered, &mut limiters, START_MS + made, &mut blob)?;
+    for (made, args) in (0..calls).zip(turns.iter().cycle()) {
+        let args = black_box(args.as_slice());
+        denied.now_ms = START_MS + made;
+        granted += call(args, &mut remembered, &mut limiters, &mut denied, &mut blob)?;
     }
     Ok(granted)
+}
+
+/// The arguments with the number of a holder in place of `#`.
+fn of_holder(args: &[&[u8]], holder: usize) -> Vec<Vec<u8>> {
+    let number = holder.to_string();
+    let fill = |arg: &&[u8]| match arg.strip_suffix(b"#") {
+        Some(name) => [name, number.as_bytes()].concat(),
+        None => arg.to_vec(),
+    };
+    args.iter().map(fill).collect()
+}
+
+/// Counts the keys that deny, as RL.TOP wants them counted.
+#[derive(Default)]
+struct Denied {
+    top: Top,
+    now_ms: i64,
+    place: Option<usize>,
+}
+
+impl Denied {
+    fn count(&mut self, args: &[&[u8]]) {
+        // The module's defaults.
+        let shape = Shape { capacity: 256, period_ms: 60_000 };
+        if let Some(key) = self.place.take().and_then(|place| args.get(place)) {
+            self.top.add(0, key, shape, self.now_ms);
+        }
+    }
+}
+
+impl Observer for Denied {
+    fn wants_answers(&self) -> bool {
+        false
+    }
+
+    fn denied_by(&mut self, place: usize) {
+        self.place = Some(place);
+    }
+
+    fn decided(&mut self, decision: &Decision, _: &[Part<'_>]) {
+        self.place = (decision.granted == 0).then_some(decision.binding);
+    }
 }
 
 /// One call, as the module makes it. With a replica, so that its effects are encoded.
@@ -86,7 +141,7 @@ fn call(
     args: &[&[u8]],
     remembered: &mut Table,
     limiters: &mut [Limiter; KEYS],
-    now_ms: i64,
+    denied: &mut Denied,
     blob: &mut Blob,
 ) -> Result<u64, Box<dyn Error>> {
     let known;
@@ -104,9 +159,11 @@ fn call(
         parse_acquire(args)?
     };
     let ask = &rule.ask;
-    let terms = Terms { now_ms, upto: request.options.upto, ..Terms::default() };
+    let (upto, id, now_ms) = (request.options.upto, request.options.id, denied.now_ms);
+    let terms = Terms { now_ms, upto, id, ..Terms::default() };
     let limiters = limiters.get_mut(..request.keys).ok_or("too many keys")?;
-    let (decision, _) = acquire(&mut Hot { limiters, ask, now_ms, blob }, &terms, &mut ())?;
+    let (decision, _) = acquire(&mut Hot { limiters, ask, now_ms, blob }, &terms, denied)?;
+    denied.count(args);
     Ok(decision.granted)
 }
 
