@@ -1,8 +1,7 @@
 //! The configuration: `rl.*` in redis.conf and `CONFIG SET`, without the prefix as load arguments.
 //!
-//! Registered by hand rather than by the crate's macro: that one ignores load arguments it does not
-//! know and values that the server refused, and a limiter must not start with another
-//! configuration than the one written down.
+//! Does not use the crate's macro, which ignores unknown load arguments and values that the server
+//! refused. A limiter must not start with another configuration than the one written down.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
@@ -14,15 +13,15 @@ use redis_module::configuration::{
 use redis_module::{
     ConfigurationValue, Context, EnumConfigurationValue, RedisError, RedisString, Status, raw,
 };
+use rl_core::algorithm::sliding::DEFAULT_RESOLUTION;
 use rl_core::grammar::integer;
-use rl_core::sliding::DEFAULT_RESOLUTION;
 use rl_core::top;
 
 use words::cl_throttle::ClThrottle;
 use words::enforce::Enforce;
 use words::slot_validation::SlotValidation;
 
-/// A configuration that is a number.
+/// A directive whose value is a number.
 struct Number {
     name: &'static str,
     cell: AtomicI64,
@@ -39,7 +38,7 @@ impl Number {
         self.cell.load(Ordering::Relaxed)
     }
 
-    /// Takes a load argument as the new default.
+    /// Makes a load argument the new default.
     fn set_default(&self, value: &str) -> Result<(), String> {
         let number = integer(value.as_bytes()).filter(|n| (self.low..=self.high).contains(n));
         let Some(number) = number else {
@@ -67,7 +66,7 @@ static MAX_WAITERS: Number = Number::new("max-waiters", 10_000, 0, 1_000_000);
 
 static NUMBERS: [&Number; 5] = [&RESOLUTION, &TOP_CAPACITY, &TOP_PERIOD, &MAX_NAMES, &MAX_WAITERS];
 
-/// The crate's macro defines one enum a module.
+/// The crate's macro defines only one enum in each module.
 mod words {
     pub mod slot_validation {
         redis_module::enum_configuration! {
@@ -103,8 +102,8 @@ mod words {
     }
 }
 
-/// A configuration that is one of some words, in an atomic: it is read on each call, where a lock
-/// would cost more than what it decides.
+/// A directive whose value is a word. It is an atomic because each call reads it, and a lock would
+/// cost more than the decision that depends on it.
 struct Choice<T> {
     name: &'static str,
     cell: AtomicI32,
@@ -120,7 +119,7 @@ impl<T: EnumConfigurationValue> Choice<T> {
         self.cell.load(Ordering::Relaxed) == value
     }
 
-    /// Takes a load argument as the new default.
+    /// Makes a load argument the new default.
     fn set_default(&self, default: T, value: &str) -> Result<(), String> {
         let (words, values) = default.get_options();
         let known = words.iter().zip(values).find(|(word, _)| *word == value);
@@ -150,12 +149,12 @@ static SLOT_VALIDATION: Choice<SlotValidation> =
 static ENFORCE: Choice<Enforce> = Choice::new("enforce", Enforce::yes as i32);
 static CL_THROTTLE: Choice<ClThrottle> = Choice::new("cl-throttle", ClThrottle::no as i32);
 
-/// Above how many entries a sliding log rounds.
+/// The number of entries above which a sliding log rounds its times.
 pub fn sliding_resolution() -> u32 {
     RESOLUTION.get() as u32
 }
 
-/// Whether the module itself must refuse keys of different slots.
+/// Whether the module itself must refuse keys of several hash slots.
 pub fn validates_slots() -> bool {
     SLOT_VALIDATION.is(SlotValidation::always as i32)
 }
@@ -165,27 +164,27 @@ pub fn only_shadows() -> bool {
     ENFORCE.is(Enforce::shadow as i32)
 }
 
-/// Whether there is a `CL.THROTTLE`.
+/// Whether the command `CL.THROTTLE` exists.
 pub fn has_throttle() -> bool {
     CL_THROTTLE.is(ClThrottle::yes as i32)
 }
 
-/// The size of the sketches of denied keys, and how often they turn over.
+/// The size of the sketches of denied keys, and the length of their periods.
 pub fn top_shape() -> top::Shape {
     top::Shape { capacity: TOP_CAPACITY.get() as usize, period_ms: TOP_PERIOD.get() }
 }
 
-/// How many names have counters of their own.
+/// The number of names that get counters of their own.
 pub fn max_names() -> usize {
     MAX_NAMES.get() as usize
 }
 
-/// How many clients may wait for permits at once.
+/// The number of clients that may wait for permits at once.
 pub fn max_waiters() -> usize {
     MAX_WAITERS.get() as usize
 }
 
-/// Names and values of all of the configuration, for `INFO`.
+/// Names and values of all directives, for `INFO`.
 pub fn shown() -> Vec<(&'static str, String)> {
     let numbers = NUMBERS.iter().map(|number| (number.name, number.get().to_string()));
     let word = |is: bool, yes: &str, no: &str| if is { yes.to_string() } else { no.to_string() };
@@ -197,7 +196,7 @@ pub fn shown() -> Vec<(&'static str, String)> {
     numbers.chain(choices).collect()
 }
 
-/// Takes load arguments, `name value` pairs, as the new defaults.
+/// Makes load arguments, which are pairs of name and value, the new defaults.
 fn set_defaults(args: &[RedisString]) -> Result<(), String> {
     let mut seen = Vec::new();
     for pair in args.chunks(2) {
@@ -229,7 +228,7 @@ fn set_defaults(args: &[RedisString]) -> Result<(), String> {
 /// Registers the configuration and loads it: defaults, then load arguments, then redis.conf.
 ///
 /// # Errors
-/// An argument or a value that cannot be, or a server older than 7.0.
+/// An argument or a value that is not allowed, or a server older than 7.0.
 pub fn load(ctx: &Context, args: &[RedisString]) -> Result<(), String> {
     set_defaults(args)?;
     // SAFETY: the module API was initialised before `init` runs; its table does not change
@@ -263,7 +262,7 @@ pub fn load(ctx: &Context, args: &[RedisString]) -> Result<(), String> {
         ConfigurationFlags::IMMUTABLE,
         None,
     );
-    // SAFETY: `ctx` is the context of the load that is going on.
+    // SAFETY: `ctx` is the context of the load under way.
     match unsafe { load_configs(ctx.ctx) }.into() {
         Status::Ok => Ok(()),
         Status::Err => Err("the server refused the configuration, see its message above".into()),

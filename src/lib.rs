@@ -3,37 +3,53 @@
 //!
 //! # Layout
 //!
+//! A module imports only modules below it in the table, so no two files import each other,
+//! directly or in a circle. (For [`waiting`] this is true file by file: `open_keys` and `policies`
+//! import its queue.)
+//!
 //! | module | what it is for |
 //! |---|---|
-//! | [`commands`] | one file a command: parse, decide in `rl_core`, apply, answer |
-//! | [`table`], [`registry`] | the table of commands, and how the server is told |
-//! | [`limiter_type`] | the native data type: how a limiter is saved, loaded, copied and freed |
-//! | [`limiters`] | the limiters of one call: opened together, written together |
-//! | [`keys`] | a key opened by a call, and what a call writes to it |
-//! | [`call`] | one invocation of a command: arguments, clock, reply, replication |
-//! | [`propagation`] | whether effects reach a replica or the AOF |
-//! | [`remembered`] | rules that were parsed before |
+//! | [`registry`], [`metrics`] | the list of the commands and their registration; the fields of `INFO rl` |
+//! | [`commands`] | one file a command: its declaration, the call of its parser, its run |
 //! | [`waiting`] | clients that wait in the server for permits |
-//! | [`config`] | the configuration |
-//! | [`policies`], [`top`], [`metrics`] | what the module keeps beside the keys: policies, the keys denied most, counters |
-//! | [`log`] | the server's log, safe for any text |
+//! | [`acquisition`] | from a request to a decision, its writes and its reply |
+//! | [`open_keys`] | the keys of one call: opened together, written together |
+//! | [`key`] | one open key, and what a call writes to it |
+//! | [`data_type`] | the native data type: how a limiter is saved, loaded, copied and freed |
+//! | [`policies`], [`top`], [`rules`] | state beside the keys: policies, the keys denied most, rules parsed before |
+//! | [`propagation`], [`listener`], [`save_points`] | sends the changes of a call; checks whether anyone listens to them; counts them if not |
+//! | [`description`], [`command`], [`entry`] | a command: its form for the server, the guard before its run, its declaration |
+//! | [`counters`] | counts the outcomes of calls |
+//! | [`reply`], [`failure`] | the replies to a call, and the errors |
+//! | [`call`] | one call of a command: its arguments, moment and origin |
+//! | [`config`], [`log`] | the configuration, the server's log |
+//! | [`api`] | functions and clocks of the server, and the proof of its main thread |
 //!
-//! The limiter itself is in `rl_core`, which knows nothing of Redis and has no `unsafe`. Here most of
-//! it is in `call`, `keys` and `limiter_type`; the rest are callbacks and registrations.
+//! The limiter itself is in `rl_core`, which knows nothing of Redis and has no `unsafe`. This
+//! crate uses `unsafe` only to call the server's API, and in the callbacks that the server calls.
 
+mod acquisition;
+mod api;
 mod call;
+mod command;
 mod commands;
 mod config;
-mod keys;
-mod limiter_type;
-mod limiters;
+mod counters;
+mod data_type;
+mod description;
+mod entry;
+mod failure;
+mod key;
+mod listener;
 mod log;
 mod metrics;
+mod open_keys;
 mod policies;
 mod propagation;
 mod registry;
-mod remembered;
-mod table;
+mod reply;
+mod rules;
+mod save_points;
 mod top;
 mod waiting;
 
@@ -57,8 +73,7 @@ fn init(ctx: &Context, args: &[RedisString]) -> Status {
     }
 }
 
-/// The package's version as the server shows it in `MODULE LIST`: two digits each for minor and
-/// patch.
+/// The package's version as `MODULE LIST` shows it: two digits each for minor and patch.
 const VERSION: i32 = {
     const fn number(digits: &str) -> i32 {
         match i32::from_str_radix(digits, 10) {

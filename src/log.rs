@@ -1,7 +1,7 @@
-//! The server's log, safe for any text.
+//! Logging to the server's log, safe for any text.
 //!
-//! The crate's logging functions hand the message to the server as a printf *format*, and panic on
-//! a NUL byte: a `%n` in a key would crash the server. So everything is logged through here.
+//! The crate's logging functions pass the message to the server as a printf *format*, and panic on
+//! a NUL byte: a `%n` in a key would crash the server. So all messages go through this file.
 
 use std::sync::Mutex;
 
@@ -12,10 +12,10 @@ pub fn warning(message: &str) {
     log(RedisLogLevel::Warning, format!("<rl> {}", harmless(message)));
 }
 
-/// Logs a warning about something, unless one for the same reason was logged in the same second: a
-/// newer primary can send thousands of effects that this server does not understand.
+/// Logs a warning, unless one for the same reason was logged in the same second: a newer primary
+/// can send thousands of effects that this server does not understand.
 pub fn rare_warning(now_ms: i64, what: &str, reason: &str) {
-    /// Reasons have few texts; so many a second are enough.
+    /// The most warnings in a second. The number of different reasons is small.
     const MOST: usize = 8;
     static LOGGED: Mutex<(i64, Vec<String>)> = Mutex::new((0, Vec::new()));
     let Ok(mut logged) = LOGGED.lock() else { return };
@@ -43,7 +43,7 @@ fn harmless(message: &str) -> String {
     text
 }
 
-/// Sends the message of a panic, which the guard around commands survives, to the server's log.
+/// Logs the message of a panic to the server's log. The guard around commands survives the panic.
 pub fn install_panic_hook() {
     std::panic::set_hook(Box::new(|info| {
         warning(&format!("internal error, please report: {info}"))

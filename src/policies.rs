@@ -1,43 +1,47 @@
-//! The policies of this server: kept in the module, saved beside the keys, sent to replicas.
+//! The policies of this server. They are kept in the module, saved beside the keys and sent to
+//! replicas.
 //!
-//! They belong to the server, not to a slot: in a cluster they are set on each primary. A primary
-//! without policies sends none, so they are cleared when a load or a full sync begins. They are not
-//! part of an AOF that was rewritten without its RDB preamble.
+//! Policies belong to the server, not to a hash slot: in a cluster they are set on each primary. A
+//! primary without policies sends none, so the module clears them when a load or a full sync
+//! begins. An AOF that was rewritten without its RDB preamble does not contain them.
 //!
-//! With `repl-diskless-load swapdb` a replica keeps its data until a full sync is complete, and may
-//! answer reads from them. Until then the policies that come are kept aside, as the server keeps
-//! the data that come.
+//! With `repl-diskless-load swapdb`, a replica keeps its data until a full sync is complete, and
+//! may answer reads from them. Until then the module sets the arriving policies aside, as the
+//! server does with the arriving data.
 //!
-//! Those whose time ran out are forgotten a thousand at a time, by each tick of the server's clock.
+//! Each tick of the server's clock forgets up to a thousand policies that have ended.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lazy_static::lazy_static;
 use libc::{c_int, c_void};
 use redis_module::server_events::LoadingSubevent;
-use redis_module::{Context, RedisGILGuard, raw};
+use redis_module::{Context, RedisGILGuard, RedisLockIndicator, raw};
 use redis_module_macros::{cron_event_handler, loading_event_handler};
 use rl_core::grammar::Named;
-use rl_core::policy::{Applied, Policies, encode};
+use rl_core::policies::Policies;
+use rl_core::policy::Applied;
+use rl_core::stored::policies::encode;
 
-use crate::call::{MainThread, api, clock_ms};
-use crate::{log, metrics, waiting};
+use crate::api::{MainThread, api, clock_ms};
+use crate::waiting::queue;
+use crate::{counters, log};
 
-/// How many policies a tick forgets: some 0.5 ms.
+/// The number of policies that a tick forgets, which takes about 0.5 ms.
 const A_SLICE: usize = 1000;
 
 lazy_static! {
     static ref POLICIES: RedisGILGuard<Policies> = RedisGILGuard::default();
-    /// What has come so far of a full sync beside the data.
+    /// The policies of a full sync that loads beside the data, as far as they have arrived.
     static ref ASIDE: RedisGILGuard<Option<Policies>> = RedisGILGuard::default();
 }
 
-/// Looks at the policies, or changes them.
-pub fn with<T>(main: &MainThread, look: impl FnOnce(&mut Policies) -> T) -> T {
-    look(&mut POLICIES.lock(main))
+/// Calls `look`, which may read or change the policies.
+pub fn with<T>(lock: &impl RedisLockIndicator, look: impl FnOnce(&mut Policies) -> T) -> T {
+    look(&mut POLICIES.lock(lock))
 }
 
-/// Puts the numbers of policies in the place of those that were asked.
+/// Replaces the numbers of rules by those of their policies.
 pub fn apply(main: &MainThread, rules: &mut [Named<'_>], now_ms: i64) {
     if rules.iter().all(|rule| rule.name.is_none()) {
         return;
@@ -47,32 +51,32 @@ pub fn apply(main: &MainThread, rules: &mut [Named<'_>], now_ms: i64) {
         if let Some(name) = rule.name
             && policies.apply(name, &mut rule.ask, now_ms) == Applied::Mismatch
         {
-            metrics::count_mismatch();
+            counters::count_mismatch();
         }
     }
 }
 
 #[loading_event_handler]
-fn on_loading(_: &Context, event: LoadingSubevent) {
-    let main = MainThread::in_callback();
+fn on_loading(ctx: &Context, event: LoadingSubevent) {
     match event {
-        LoadingSubevent::ReplStarted if ASIDE.lock(&main).is_some() => {}
+        LoadingSubevent::ReplStarted if ASIDE.lock(ctx).is_some() => {}
         LoadingSubevent::RdbStarted
         | LoadingSubevent::AofStarted
-        | LoadingSubevent::ReplStarted => *POLICIES.lock(&main) = Policies::default(),
+        | LoadingSubevent::ReplStarted => *POLICIES.lock(ctx) = Policies::default(),
         LoadingSubevent::Ended | LoadingSubevent::Failed => {}
     }
 }
 
-/// Where a full sync beside the data begins, and where it ends: on every server before and after
-/// what [`on_loading`] is told of it.
-extern "C" fn on_load_aside(
+/// A full sync beside the data begins or ends. Every server announces the beginning before it
+/// calls [`on_loading`], and the end afterwards.
+unsafe extern "C" fn on_load_aside(
     _: *mut raw::RedisModuleCtx,
     _: raw::RedisModuleEvent,
     event: u64,
     _: *mut c_void,
 ) {
-    let main = MainThread::in_callback();
+    // SAFETY: the server announces events on its main thread.
+    let main = unsafe { MainThread::in_callback() };
     let mut aside = ASIDE.lock(&main);
     if event == raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_STARTED {
         *aside = Some(Policies::default());
@@ -80,12 +84,12 @@ extern "C" fn on_load_aside(
         && event == raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_COMPLETED
     {
         *POLICIES.lock(&main) = loaded;
-        // The data have changed as well, without an event of their own.
-        waiting::all_changed();
+        // The data have changed as well, and no other event says so.
+        queue::all_changed(&main);
     }
 }
 
-/// Asks the server to tell of full syncs beside the data, and says whether it does.
+/// Asks the server to announce full syncs beside the data. Returns whether it does.
 pub fn subscribe(ctx: &Context) -> bool {
     let loads = raw::RedisModuleEvent { id: raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD, dataver: 1 };
     // SAFETY: `ctx` is the context of the load.
@@ -93,49 +97,56 @@ pub fn subscribe(ctx: &Context) -> bool {
 }
 
 #[cron_event_handler]
-fn on_cron(_: &Context, _: u64) {
-    POLICIES.lock(&MainThread::in_callback()).prune(clock_ms(), A_SLICE);
+fn on_cron(ctx: &Context, _: u64) {
+    POLICIES.lock(ctx).prune(clock_ms(), A_SLICE);
 }
 
-/// All policies in their stored form.
-fn encoded() -> Option<Vec<u8>> {
-    let main = MainThread::in_callback();
-    let policies = POLICIES.lock(&main);
+/// All policies in their stored form; `None` if there are none.
+fn encoded(main: &MainThread) -> Option<Vec<u8>> {
+    let policies = POLICIES.lock(main);
     let mut entries = policies.iter().peekable();
     entries.peek()?;
     Some(encode(entries))
 }
 
-/// Saves the policies beside the keys. Servers before 7.2 call this one, and write a header
-/// whatever it writes.
-pub extern "C" fn aux_save_always(io: *mut raw::RedisModuleIO, _: c_int) {
-    save(io, encoded().unwrap_or_default());
+/// Saves the policies beside the keys. Servers before 7.2 call this one, and write a header even
+/// if it writes nothing.
+pub unsafe extern "C" fn aux_save_always(io: *mut raw::RedisModuleIO, _: c_int) {
+    // SAFETY: the server saves on its main thread, or in a child, and `io` is that save.
+    unsafe { save(io, encoded(&MainThread::in_callback()).unwrap_or_default()) };
 }
 
-/// Saves the policies, if there are any. Without, the RDB can be loaded without the module.
-pub extern "C" fn aux_save(io: *mut raw::RedisModuleIO, _: c_int) {
-    if let Some(bytes) = encoded() {
-        save(io, bytes);
+/// Saves the policies, if there are any. An RDB without them can be loaded without the module.
+pub unsafe extern "C" fn aux_save(io: *mut raw::RedisModuleIO, _: c_int) {
+    // SAFETY: as above.
+    unsafe {
+        if let Some(bytes) = encoded(&MainThread::in_callback()) {
+            save(io, bytes);
+        }
     }
 }
 
-fn save(io: *mut raw::RedisModuleIO, bytes: Vec<u8>) {
-    // SAFETY: `io` is the save that is going on; the buffer outlives the call.
+/// # Safety
+/// `io` is the save under way.
+unsafe fn save(io: *mut raw::RedisModuleIO, bytes: Vec<u8>) {
+    // SAFETY: `io` is the caller's; the buffer outlives the call.
     unsafe { api!(RedisModule_SaveStringBuffer)(io, bytes.as_ptr().cast(), bytes.len()) };
 }
 
-/// Loads what one of the above saved.
-pub extern "C" fn aux_load(io: *mut raw::RedisModuleIO, _: c_int, _: c_int) -> c_int {
+/// Loads what [`aux_save`] or [`aux_save_always`] saved.
+pub unsafe extern "C" fn aux_load(io: *mut raw::RedisModuleIO, _: c_int, _: c_int) -> c_int {
+    // SAFETY: the server loads on its main thread.
+    let main = unsafe { MainThread::in_callback() };
     let load = || {
         let mut len = 0;
-        // SAFETY: `io` is the load that is going on. The buffer is null after an I/O error, else
-        // ours to free.
+        // SAFETY: `io` is the load under way. The buffer is null after an I/O error; otherwise we
+        // must free it.
         unsafe {
             let buffer = api!(RedisModule_LoadStringBuffer)(io, &mut len);
             if buffer.is_null() {
                 return Err("the data ended early".to_string());
             }
-            let merged = merge(std::slice::from_raw_parts(buffer.cast(), len));
+            let merged = merge(&main, std::slice::from_raw_parts(buffer.cast(), len));
             api!(RedisModule_Free)(buffer.cast());
             merged
         }
@@ -150,9 +161,8 @@ pub extern "C" fn aux_load(io: *mut raw::RedisModuleIO, _: c_int, _: c_int) -> c
     }
 }
 
-fn merge(bytes: &[u8]) -> Result<(), String> {
-    let main = MainThread::in_callback();
-    let (mut policies, mut aside) = (POLICIES.lock(&main), ASIDE.lock(&main));
+fn merge(main: &MainThread, bytes: &[u8]) -> Result<(), String> {
+    let (mut policies, mut aside) = (POLICIES.lock(main), ASIDE.lock(main));
     match bytes {
         [] => Ok(()),
         bytes => {

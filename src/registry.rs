@@ -1,31 +1,77 @@
-//! Registers the data type and the commands of [`crate::table`].
+//! Registers the data type and the commands.
 //!
-//! By hand: the crate's macro needs a function that servers before 7.2 lack.
+//! Does not use the crate's macro, since that needs a function that servers before 7.2 lack.
 
 use std::ffi::{CStr, CString};
-use std::ptr;
 
-use libc::{c_char, c_int};
+use libc::c_int;
 use redis_module::{Context, Status, raw};
 
-use crate::call::{self, Command, api};
-use crate::commands::acquire::{Acquire, AcquireX, Peek};
-use crate::commands::effect::ApplyEffect;
+use crate::api::api;
+use crate::command::{Command, guarded};
+use crate::commands::acquire::Acquire;
+use crate::commands::acquirex::AcquireX;
+use crate::commands::apply_effect::ApplyEffect;
+use crate::commands::apply_policy::ApplyPolicy;
+use crate::commands::block::Block;
+use crate::commands::exempt::Exempt;
 use crate::commands::info::Info;
-use crate::commands::manage::{Block, Exempt, Refund, Release};
-use crate::commands::policy::{self, ApplyPolicy, TopKeys};
+use crate::commands::peek::Peek;
+use crate::commands::policy;
+use crate::commands::refund::Refund;
+use crate::commands::release::Release;
 use crate::commands::throttle::Throttle;
-use crate::table::{self, Arg, Docs, Entry, Keys, Kind};
-use crate::{config, limiter_type, policies, propagation, waiting};
+use crate::commands::top::TopKeys;
+use crate::data_type::{self, Beside};
+use crate::description::describe;
+use crate::entry::Entry;
+use crate::waiting::events;
+use crate::{config, listener, policies};
 
-/// The first release with the commands of this version.
-const SINCE: &CStr = c"0.1.0";
+/// A command to register.
+struct Registered {
+    entry: Entry,
+    run: raw::RedisModuleCmdFunc,
+}
 
-/// The module takes part in the atomic slot migration of Valkey 9.1 and later: values travel as
-/// effects, which are applied as they come. The bit is not in the header that the crate ships.
+const fn of<C: Command>() -> Registered {
+    Registered { entry: C::ENTRY, run: Some(guarded::<C>) }
+}
+
+/// The commands.
+const COMMANDS: &[Registered] = &[
+    of::<Acquire>(),
+    of::<AcquireX>(),
+    of::<Peek>(),
+    of::<Refund>(),
+    of::<Release>(),
+    of::<Block>(),
+    of::<Exempt>(),
+    of::<Info>(),
+    of::<ApplyEffect>(),
+    of::<TopKeys>(),
+    of::<ApplyPolicy>(),
+];
+
+/// The command named after that of redis-cell. It exists only if the configuration says so.
+const THROTTLE: Registered = of::<Throttle>();
+
+/// The command that only has subcommands, and its subcommands.
+const POLICY: Registered = Registered { entry: policy::CONTAINER, run: None };
+const POLICY_SUBCOMMANDS: &[Registered] = &[
+    of::<policy::Set>(),
+    of::<policy::Del>(),
+    of::<policy::Get>(),
+    of::<policy::List>(),
+    of::<policy::Help>(),
+];
+
+/// Option of a module that supports the atomic slot migration of Valkey 9.1 and later: values
+/// travel as effects, which are applied as they come. The header that the crate ships does not
+/// have this bit.
 const ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 
-/// Tells the server what the module can deal with.
+/// Tells the server which features the module supports.
 fn set_options(ctx: &Context) {
     // SAFETY: `ctx` is the context of the load; the API table is only read.
     unsafe {
@@ -43,61 +89,51 @@ fn set_options(ctx: &Context) {
 /// Registers the data type and the commands.
 pub fn register(ctx: &Context) -> Result<(), String> {
     set_options(ctx);
-    limiter_type::register(ctx.ctx)?;
-    waiting::subscribe(ctx.ctx)?;
-    propagation::subscribe(ctx);
-    command::<Acquire>(ctx, &table::ACQUIRE)?;
-    command::<AcquireX>(ctx, &table::ACQUIREX)?;
-    command::<Peek>(ctx, &table::PEEK)?;
-    command::<Refund>(ctx, &table::REFUND)?;
-    command::<Release>(ctx, &table::RELEASE)?;
-    command::<Block>(ctx, &table::BLOCK)?;
-    command::<Exempt>(ctx, &table::EXEMPT)?;
-    command::<Info>(ctx, &table::INFO)?;
-    command::<ApplyEffect>(ctx, &table::EFFECT)?;
-    command::<TopKeys>(ctx, &table::TOP)?;
-    command::<ApplyPolicy>(ctx, &table::APPLY_POLICY)?;
+    let beside = Beside {
+        aux_save: Some(policies::aux_save),
+        aux_save_always: Some(policies::aux_save_always),
+        aux_load: Some(policies::aux_load),
+        unlink: Some(events::on_unlink),
+    };
+    data_type::register(ctx, beside)?;
+    events::subscribe(ctx)?;
+    listener::subscribe(ctx);
+    COMMANDS.iter().try_for_each(|command| create(ctx, command))?;
     if config::has_throttle() {
-        command::<Throttle>(ctx, &table::THROTTLE)
+        create(ctx, &THROTTLE)
             .map_err(|reason| format!("{reason}: is redis-cell loaded as well?"))?;
     }
-    create(ctx, &table::POLICY, None)?;
-    describe(ctx, &table::POLICY, table::POLICY.name)?;
-    subcommand::<policy::Set>(ctx, &table::POLICY, &table::POLICY_SET)?;
-    subcommand::<policy::Del>(ctx, &table::POLICY, &table::POLICY_DEL)?;
-    subcommand::<policy::Get>(ctx, &table::POLICY, &table::POLICY_GET)?;
-    subcommand::<policy::List>(ctx, &table::POLICY, &table::POLICY_LIST)?;
-    subcommand::<policy::Help>(ctx, &table::POLICY, &table::POLICY_HELP)
+    create(ctx, &POLICY)?;
+    POLICY_SUBCOMMANDS.iter().try_for_each(|command| create_subcommand(ctx, &POLICY, command))
 }
 
-/// What runs a command.
-type Run = raw::RedisModuleCmdFunc;
-
-fn command<C: Command>(ctx: &Context, entry: &Entry) -> Result<(), String> {
-    create(ctx, entry, Some(call::entry::<C>))?;
-    describe(ctx, entry, entry.name)
-}
-
-fn create(ctx: &Context, entry: &Entry, run: Run) -> Result<(), String> {
-    let (first, last, step) = entry.keys.range;
-    let (name, flags) = (entry.name.as_ptr(), entry.flags.as_ptr());
-    // SAFETY: `ctx` is the context of the load; the server copies the strings.
-    let created =
-        unsafe { api!(RedisModule_CreateCommand)(ctx.ctx, name, run, flags, first, last, step) };
-    accepted(created, entry)
-}
-
-fn subcommand<C: Command>(ctx: &Context, parent: &Entry, entry: &Entry) -> Result<(), String> {
-    let (name, flags) = (entry.name.as_ptr(), entry.flags.as_ptr());
-    let run: Run = Some(call::entry::<C>);
+fn create(ctx: &Context, command: &Registered) -> Result<(), String> {
+    let Registered { entry, run } = command;
+    let (name, flags, keys) = (entry.name.as_ptr(), entry.flags.as_ptr(), entry.keys);
     // SAFETY: `ctx` is the context of the load; the server copies the strings.
     let created = unsafe {
-        let parent = api!(RedisModule_GetCommand)(ctx.ctx, parent.name.as_ptr());
-        api!(RedisModule_CreateSubcommand)(parent, name, run, flags, 0, 0, 0)
+        let (first, last, step) = (keys.first, keys.last, keys.step);
+        api!(RedisModule_CreateCommand)(ctx.ctx, name, *run, flags, first, last, step)
     };
     accepted(created, entry)?;
-    let full = [parent.name.to_bytes(), b"|", entry.name.to_bytes()].concat();
-    describe(ctx, entry, &CString::new(full).unwrap_or_default())
+    tell(ctx, entry, entry.name)
+}
+
+fn create_subcommand(
+    ctx: &Context,
+    parent: &Registered,
+    command: &Registered,
+) -> Result<(), String> {
+    let Registered { entry, run } = command;
+    let (name, flags) = (entry.name.as_ptr(), entry.flags.as_ptr());
+    // SAFETY: `ctx` is the context of the load; the server copies the strings.
+    let created = unsafe {
+        let parent = api!(RedisModule_GetCommand)(ctx.ctx, parent.entry.name.as_ptr());
+        api!(RedisModule_CreateSubcommand)(parent, name, *run, flags, 0, 0, 0)
+    };
+    accepted(created, entry)?;
+    let full = [parent.entry.name.to_bytes(), b"|", entry.name.to_bytes()].concat();
+    tell(ctx, entry, &CString::new(full).unwrap_or_default())
 }
 
 fn accepted(status: c_int, entry: &Entry) -> Result<(), String> {
@@ -107,17 +143,23 @@ fn accepted(status: c_int, entry: &Entry) -> Result<(), String> {
     }
 }
 
-/// Tells the server what it shows about a command.
-fn describe(ctx: &Context, entry: &Entry, full_name: &CStr) -> Result<(), String> {
+/// Gives the server the documentation and the ACL categories of a command that was created.
+fn tell(ctx: &Context, entry: &Entry, full_name: &CStr) -> Result<(), String> {
     // SAFETY: `ctx` is the context of the load; the command was created before.
-    let command = unsafe { api!(RedisModule_GetCommand)(ctx.ctx, full_name.as_ptr()) };
-    accepted(set_docs(command, entry.keys, &entry.docs), entry)?;
-    set_categories(command, entry.flags);
+    unsafe {
+        let command = api!(RedisModule_GetCommand)(ctx.ctx, full_name.as_ptr());
+        accepted(describe(command, entry), entry)?;
+        set_categories(command, entry.flags);
+    }
     Ok(())
 }
 
-/// Puts a command into the ACL categories of its flags, on servers that let modules do so (7.2).
-fn set_categories(command: *mut raw::RedisModuleCommand, flags: &CStr) {
+/// Puts a command into the ACL categories of its flags, on servers that let modules do so (from
+/// 7.2).
+///
+/// # Safety
+/// The server returned the command while loading the module.
+unsafe fn set_categories(command: *mut raw::RedisModuleCommand, flags: &CStr) {
     let flags = flags.to_string_lossy();
     let categories = flags.split(' ').filter_map(|flag| match flag {
         "write" | "fast" | "admin" => Some(flag),
@@ -126,111 +168,10 @@ fn set_categories(command: *mut raw::RedisModuleCommand, flags: &CStr) {
     });
     let categories = categories.collect::<Vec<_>>().join(" ");
     let categories = CString::new(categories).unwrap_or_default();
-    // SAFETY: the API table is only read; the server copies the string.
+    // SAFETY: the command is the caller's, and the server copies the string.
     unsafe {
         if let Some(set) = raw::RedisModule_SetCommandACLCategories {
             set(command, categories.as_ptr());
         }
     }
-}
-
-fn set_docs(command: *mut raw::RedisModuleCommand, keys: Keys, docs: &Docs) -> c_int {
-    let version = raw::RedisModuleCommandInfoVersion {
-        version: 1,
-        sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
-        sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
-        sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
-    };
-    let mut key_specs = match keys.range {
-        (0, ..) => [zeroed(), zeroed()],
-        _ => [key_spec(keys), zeroed()],
-    };
-    let mut args = Args::new(docs.args);
-    let info = raw::RedisModuleCommandInfo {
-        version: &version,
-        summary: docs.summary.as_ptr(),
-        complexity: docs.complexity.as_ptr(),
-        since: SINCE.as_ptr(),
-        arity: docs.arity,
-        key_specs: key_specs.as_mut_ptr(),
-        args: args.list.as_mut_ptr(),
-        ..zeroed()
-    };
-    // SAFETY: the server copies all of it.
-    unsafe { api!(RedisModule_SetCommandInfo)(command, &info) }
-}
-
-fn key_spec(keys: Keys) -> raw::RedisModuleCommandKeySpec {
-    let (first, last, step) = keys.range;
-    let mut spec = raw::RedisModuleCommandKeySpec {
-        flags: keys.access.into(),
-        begin_search_type: raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX,
-        find_keys_type: raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE,
-        ..zeroed()
-    };
-    spec.bs.index.pos = first;
-    // Relative to the first key, unless counted from the end.
-    spec.fk.range.lastkey = if last < 0 { last } else { last - first };
-    spec.fk.range.keystep = step;
-    spec
-}
-
-/// The arguments as the server wants them: a list that ends with zeroes, each with such a list of
-/// its own.
-struct Args {
-    list: Vec<raw::RedisModuleCommandArg>,
-    _nested: Vec<Args>,
-}
-
-impl Args {
-    fn new(args: &[Arg]) -> Args {
-        let (mut list, mut nested) = (Vec::new(), Vec::new());
-        for arg in args {
-            let (kind, inner) = match arg.kind {
-                Kind::Key => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, None),
-                Kind::Integer => {
-                    (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER, None)
-                }
-                Kind::Text => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, None),
-                Kind::Token => {
-                    (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN, None)
-                }
-                Kind::OneOf(choices) => {
-                    (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF, Some(choices))
-                }
-                Kind::Block(parts) => {
-                    (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK, Some(parts))
-                }
-            };
-            let mut subargs = ptr::null_mut();
-            if let Some(inner) = inner {
-                let mut inner = Args::new(inner);
-                subargs = inner.list.as_mut_ptr();
-                nested.push(inner);
-            }
-            list.push(raw::RedisModuleCommandArg {
-                name: arg.name.as_ptr(),
-                type_: kind,
-                key_spec_index: if matches!(arg.kind, Kind::Key) { 0 } else { -1 },
-                token: arg.token.map_or(ptr::null(), |token| token.as_ptr() as *const c_char),
-                summary: arg.summary.map_or(ptr::null(), CStr::as_ptr),
-                flags: arg.flags as c_int,
-                subargs,
-                ..zeroed()
-            });
-        }
-        list.push(zeroed());
-        Args { list, _nested: nested }
-    }
-}
-
-/// A C struct of pointers and numbers with nothing filled in.
-trait Zeroable {}
-impl Zeroable for raw::RedisModuleCommandArg {}
-impl Zeroable for raw::RedisModuleCommandKeySpec {}
-impl Zeroable for raw::RedisModuleCommandInfo {}
-
-fn zeroed<T: Zeroable>() -> T {
-    // SAFETY: all-zero bytes are null pointers and zeroes, which these structs allow everywhere.
-    unsafe { std::mem::zeroed() }
 }

@@ -4,8 +4,8 @@
 use std::error::Error;
 
 use plotters::prelude::*;
-use rl_core::decision::{Ask, Slot, Terms, decide};
-use rl_core::limiter::Limiter;
+use rl_core::decision::{Ask, Terms};
+use rl_core::in_memory::acquire_one;
 use rl_core::manage::release;
 use rl_core::rule::{Algorithm, Rule, Shape};
 
@@ -86,24 +86,22 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// The times at which a limiter under the rule grants.
 fn admitted(rule: Rule, demand: &[i64]) -> Vec<i64> {
-    let mut limiter = Limiter::default();
+    let mut limiter = None;
     let mut granted: Vec<i64> = Vec::new();
     for time in demand {
         let now_ms = START_MS + time;
         // Holders that are done let go of their permit.
         for taken in granted.iter().filter(|taken| **taken + HELD_MS <= *time) {
-            if let Some(effect) = release(&limiter, &taken.to_be_bytes(), now_ms) {
+            if let Some(limiter) = &mut limiter
+                && let Some(effect) = release(limiter, &taken.to_be_bytes(), now_ms)
+            {
                 limiter.apply(&effect);
             }
         }
         let id = time.to_be_bytes();
         let terms = Terms { now_ms, id: Some(&id), ..Terms::default() };
         let ask = Ask { rule, cost: 1, block_ms: 0, shadow: false };
-        let mut slots = [Slot::new(Some(&limiter), &ask)];
-        let decision = decide(&mut slots, &terms);
-        if let Some(effect) = slots[0].effect() {
-            limiter.apply(&effect);
-        }
+        let (decision, _) = acquire_one(&mut limiter, &ask, &terms);
         if decision.granted > 0 {
             granted.push(*time);
         }

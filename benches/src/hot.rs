@@ -7,16 +7,18 @@
 use std::error::Error;
 use std::hint::black_box;
 
-use rl_core::blob::Blob;
-use rl_core::codec::encode_effect;
-use rl_core::decision::{Ask, Slot, Terms, decide};
+use rl_core::call::acquire;
+use rl_core::decision::{Ask, Terms};
 use rl_core::effect::Effect;
 use rl_core::grammar::Request;
 use rl_core::grammar::acquire::parse_acquire;
 use rl_core::grammar::remembered::Table;
 use rl_core::grammar::rules::{Form, keys_and_rules, parse_rules};
 use rl_core::limiter::Limiter;
-use rl_core::plain::{self, Asked};
+use rl_core::limiters::{Limiters, Taken};
+use rl_core::plain;
+use rl_core::stored::blob::Blob;
+use rl_core::stored::effect::encode_effect;
 
 /// Any moment will do.
 const START_MS: i64 = 1_700_000_000_000;
@@ -71,16 +73,16 @@ fn run(args: &[&[u8]], calls: i64) -> Result<u64, Box<dyn Error>> {
     let mut limiters: [Limiter; KEYS] = Default::default();
     let mut blob = Blob::new();
     let mut granted = 0;
-    for call in 0..calls {
+    for made in 0..calls {
         let args = black_box(args);
-        granted += acquire(args, &mut remembered, &mut limiters, START_MS + call, &mut blob)?;
+        granted += call(args, &mut remembered, &mut limiters, START_MS + made, &mut blob)?;
     }
     Ok(granted)
 }
 
 /// One call, as the module makes it. With a replica, so that its effects are encoded.
 #[inline(never)]
-fn acquire(
+fn call(
     args: &[&[u8]],
     remembered: &mut Table,
     limiters: &mut [Limiter; KEYS],
@@ -104,59 +106,57 @@ fn acquire(
     let ask = &rule.ask;
     let terms = Terms { now_ms, upto: request.options.upto, ..Terms::default() };
     let limiters = limiters.get_mut(..request.keys).ok_or("too many keys")?;
-    Ok(acquire_plain(limiters, ask, &terms, blob)
-        .unwrap_or_else(|| acquire_in_full(limiters, ask, &terms, blob)))
+    let (decision, _) = acquire(&mut Hot { limiters, ask, now_ms, blob }, &terms, &mut ())?;
+    Ok(decision.granted)
 }
 
-/// `None` when the call is not plain.
-fn acquire_plain(
-    limiters: &mut [Limiter],
-    ask: &Ask,
-    terms: &Terms<'_>,
-    blob: &mut Blob,
-) -> Option<u64> {
-    let mut taken = [None; KEYS];
-    let mut told = |key: usize, one| {
-        if let Some(to) = taken.get_mut(key) {
-            *to = one;
-        }
-    };
-    let (decision, _) = match limiters {
-        [limiter] => plain::decide(&mut [Asked { limiter, ask }], terms, &mut told),
-        [one, two, three] => {
-            let mut asked = [one, two, three].map(|limiter| Asked { limiter, ask });
-            plain::decide(&mut asked, terms, &mut told)
-        }
-        _ => None,
-    }?;
-    for (limiter, taken) in limiters.iter().zip(taken) {
-        if let Some(taken) = taken {
-            encode(&plain::effect(limiter, &ask.rule, &taken, terms.now_ms), blob);
-        }
-    }
-    Some(decision.granted)
+/// Limiters in an array, whose effects are encoded.
+struct Hot<'a> {
+    limiters: &'a mut [Limiter],
+    ask: &'a Ask,
+    now_ms: i64,
+    blob: &'a mut Blob,
 }
 
-fn acquire_in_full(limiters: &mut [Limiter], ask: &Ask, terms: &Terms<'_>, blob: &mut Blob) -> u64 {
-    let mut slots = [(); KEYS].map(|()| Slot::new(None, ask));
-    let mut effects = [None, None, None];
-    let slots = slots.get_mut(..limiters.len()).unwrap_or_default();
-    for (slot, limiter) in slots.iter_mut().zip(limiters.iter()) {
-        *slot = Slot::new(Some(limiter), ask);
+impl Hot<'_> {
+    fn encode(&mut self, effect: &Effect) {
+        self.blob.clear();
+        encode_effect(effect, self.blob);
+        black_box(self.blob.bytes());
     }
-    let granted = decide(slots, terms).granted;
-    effects.iter_mut().zip(slots.iter()).for_each(|(effect, slot)| *effect = slot.effect());
-    for (limiter, effect) in limiters.iter_mut().zip(&effects) {
-        if let Some(effect) = effect {
+}
+
+impl Limiters for Hot<'_> {
+    fn count(&self) -> usize {
+        self.limiters.len()
+    }
+
+    fn get(&self, place: usize) -> Option<&Limiter> {
+        self.limiters.get(place)
+    }
+
+    fn ask(&self, place: usize) -> Option<&Ask> {
+        (place < self.limiters.len()).then_some(self.ask)
+    }
+
+    fn asked(&mut self, place: usize) -> Option<(&mut Limiter, &Ask)> {
+        Some((self.limiters.get_mut(place)?, self.ask))
+    }
+
+    fn taken(&mut self, place: usize, taken: Taken) {
+        if let Some(limiter) = self.limiters.get(place) {
+            self.encode(&plain::effect(limiter, &self.ask.rule, &taken, self.now_ms));
+        }
+    }
+
+    fn apply(&mut self, place: usize, effect: &Effect) {
+        if let Some(limiter) = self.limiters.get_mut(place) {
             limiter.apply(effect);
-            encode(effect, blob);
+            self.encode(effect);
         }
     }
-    granted
-}
 
-fn encode(effect: &Effect, blob: &mut Blob) {
-    blob.clear();
-    encode_effect(effect, blob);
-    black_box(blob.bytes());
+    fn may_grow(&self) -> bool {
+        true
+    }
 }

@@ -4,13 +4,16 @@
 //! What a call costs here is a small part of what it costs in a server; `make bench` measures that.
 
 use std::hint::black_box;
+use std::slice;
 
-use criterion::{Criterion, criterion_group, criterion_main};
-use rl_core::codec::{decode_limiter, encode_effect, encode_limiter};
-use rl_core::decision::{Ask, Decision, Slot, Terms, decide};
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use rl_core::decision::{Ask, Decision, Terms};
 use rl_core::grammar::acquire::parse_acquire;
+use rl_core::in_memory::{InMemory, acquire_one};
 use rl_core::limiter::Limiter;
 use rl_core::rule::{Algorithm, Rule, Shape};
+use rl_core::stored::effect::encode_effect;
+use rl_core::stored::limiter::{decode_limiter, encode_limiter};
 
 /// Any moment will do.
 const NOW_MS: i64 = 1_700_000_000_000;
@@ -34,51 +37,51 @@ fn terms(now_ms: i64) -> Terms<'static> {
 
 /// A limiter that granted so many times, a millisecond apart, the last time now.
 fn used(ask: &Ask, grants: i64) -> Limiter {
-    let mut limiter = Limiter::default();
+    let mut limiter = None;
     for ago in (0..grants).rev() {
-        let mut slots = [Slot::new(Some(&limiter), ask)];
-        decide(&mut slots, &terms(NOW_MS - ago));
-        let effect = slots[0].effect().expect("there is room");
-        limiter.apply(&effect);
+        acquire_one(&mut limiter, ask, &terms(NOW_MS - ago));
     }
-    limiter
+    limiter.expect("there is room")
 }
 
-fn decide_one(limiter: &Limiter, ask: &Ask) -> Decision {
-    let mut slots = [Slot::new(Some(limiter), ask)];
-    decide(&mut slots, &terms(NOW_MS + 1))
+/// A call a millisecond later, on limiters as they are.
+fn call(limiters: &mut [Option<Limiter>], asks: &[Ask]) -> Decision {
+    let terms = terms(NOW_MS + 1);
+    let limiters = black_box(limiters);
+    InMemory::new(limiters, black_box(asks), terms.now_ms).acquire(&terms, &mut ()).0
 }
 
 fn decisions(criterion: &mut Criterion) {
     for (name, algorithm) in BENCHED {
-        let granted = ask(*algorithm, 4000);
-        let limiter = used(&granted, 100);
-        criterion.bench_function(&format!("decide {name} granted"), |bencher| {
-            bencher.iter(|| decide_one(black_box(&limiter), black_box(&granted)));
-        });
-        let denied = ask(*algorithm, 100);
-        let limiter = used(&denied, 100);
-        criterion.bench_function(&format!("decide {name} denied"), |bencher| {
-            bencher.iter(|| decide_one(black_box(&limiter), black_box(&denied)));
-        });
+        for (what, limit) in [("granted", 4000), ("denied", 100)] {
+            let asks = [ask(*algorithm, limit)];
+            let limiters = [Some(used(&asks[0], 100))];
+            criterion.bench_function(&format!("call {name} {what}"), |bencher| {
+                let copy = || limiters.clone();
+                let make = |limiters: &mut [Option<Limiter>; 1]| call(limiters, &asks);
+                bencher.iter_batched_ref(copy, make, BatchSize::SmallInput);
+            });
+        }
     }
-    let ask = ask(Algorithm::Bucket, 4000);
-    let limiters = [used(&ask, 100), used(&ask, 200), used(&ask, 300)];
-    criterion.bench_function("decide three buckets granted", |bencher| {
-        bencher.iter(|| {
-            let mut slots = black_box(&limiters).each_ref().map(|l| Slot::new(Some(l), &ask));
-            decide(&mut slots, &terms(NOW_MS + 1))
-        });
+    let asks = [ask(Algorithm::Bucket, 4000); 3];
+    let limiters = [100, 200, 300].map(|grants| Some(used(&asks[0], grants)));
+    criterion.bench_function("call three buckets granted", |bencher| {
+        let copy = || limiters.clone();
+        let make = |limiters: &mut [Option<Limiter>; 3]| call(limiters, &asks);
+        bencher.iter_batched_ref(copy, make, BatchSize::SmallInput);
     });
 }
 
 fn encodings(criterion: &mut Criterion) {
     for (name, algorithm) in BENCHED {
         let ask = ask(*algorithm, 4000);
-        let limiter = used(&ask, 1000);
-        let mut slots = [Slot::new(Some(&limiter), &ask)];
-        decide(&mut slots, &terms(NOW_MS + 1));
-        let effect = slots[0].effect().expect("there is room");
+        let mut limiters = [Some(used(&ask, 1000))];
+        let terms = terms(NOW_MS + 1);
+        let asks = slice::from_ref(&ask);
+        let mut call = InMemory::new(&mut limiters, asks, terms.now_ms).recorded();
+        call.acquire(&terms, &mut ());
+        let (_, effect) = call.into_effects().pop().expect("there is room");
+        let limiter = limiters[0].take().expect("it is there");
         let mut out = Vec::new();
         criterion.bench_function(&format!("encode effect of {name}"), |bencher| {
             bencher.iter(|| {

@@ -1,31 +1,12 @@
-//! What a call does to one limiter: results with absolute times, never the request.
+//! The effect of a call on one limiter: a result with absolute times, never the request.
 //!
-//! The primary applies an effect and sends it on; a replica or an AOF replay applies the same one
-//! and never looks at a clock. Its size depends on neither the limiter's history nor its number of
-//! permits.
+//! The primary applies an effect and sends it on. A replica or an AOF replay applies the same
+//! effect and never looks at a clock. The size of an effect depends on neither the limiter's
+//! history nor the number of permits.
 
-use crate::bucket::Bucket;
-use crate::concurrency::LeaseChange;
-use crate::counter::Counter;
-use crate::fixed::Fixed;
-use crate::limiter::Holds;
+use crate::algorithm::Change;
+use crate::laid::Laid;
 use crate::rule::Rule;
-use crate::sliding::LogChange;
-
-/// A change of the algorithm's part of a limiter.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Change {
-    /// The whole state.
-    Bucket(Bucket),
-    /// A change of the log.
-    Log(LogChange),
-    /// The whole state.
-    Fixed(Fixed),
-    /// The whole state.
-    Counter(Counter),
-    /// A change of the leases.
-    Lease(LeaseChange),
-}
 
 /// A change of the permits in use, and the rule under which it was made.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,13 +19,13 @@ pub struct Write {
     pub change: Change,
 }
 
-/// See the file's head. Parts that are `None` leave theirs as it is.
+/// A change of a limiter. Parts that are `None` leave theirs unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Effect {
     /// The permits in use.
     pub write: Option<Write>,
     /// The block and the exemption.
-    pub holds: Option<Holds>,
+    pub laid: Option<Laid>,
     /// When the key expires, in ms of epoch time.
     pub expire_at_ms: Option<i64>,
 }

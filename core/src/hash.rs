@@ -1,20 +1,20 @@
-//! Hashes of keys and names for tables in memory. They are never stored, and never told.
+//! Hashes of keys and names for tables in memory. They are never stored or sent.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 
-/// Makes hashes that callers cannot foresee, so that they cannot make keys collide.
+/// A secret from which hashes are made, so that callers cannot construct keys that collide.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seed(u64);
 
 impl Seed {
-    /// Another one each time.
+    /// A new secret each time.
     pub fn random() -> Seed {
         Seed(RandomState::new().hash_one(0))
     }
 
-    /// The hash of bytes together with a number. Folded multiplication, as in wyhash: a cryptographic
-    /// hash would cost more than what it is for.
+    /// The hash of some bytes and a number. Uses folded multiplication, as wyhash does: a
+    /// cryptographic hash would cost more than the look-up that it serves.
     pub fn hash(self, number: u32, bytes: &[u8]) -> u64 {
         const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
         let fold = |value: u64| {
@@ -32,7 +32,7 @@ impl Seed {
     }
 }
 
-/// A table by such hashes: they need no hashing.
+/// A map keyed by such hashes, which are not hashed again.
 pub(crate) type ByHash<T> = HashMap<u64, T, BuildHasherDefault<Identity>>;
 
 /// A set of such hashes.
@@ -47,7 +47,7 @@ impl Hasher for Identity {
     }
 
     fn write(&mut self, _: &[u8]) {
-        // Only ever given a `u64`.
+        // Never called: the tables only hash a `u64`.
     }
 
     fn write_u64(&mut self, hash: u64) {

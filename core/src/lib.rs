@@ -5,45 +5,52 @@
 //!
 //! | module | what it is for |
 //! |---|---|
-//! | [`rule`] | what a limiter is asked to enforce, and the ranges that everything relies on |
-//! | [`sliding`], [`bucket`], [`fixed`], [`counter`], [`concurrency`] | one algorithm each: its state and its arithmetic |
-//! | [`limiter`], `packed` | the state under one key, and how it changes |
-//! | [`effect`] | that change: results with absolute times |
-//! | `view` | a limiter at one moment under the rule asked, where the algorithms plug in |
-//! | [`decision`] | check every limiter of a call, then deduct from all or from none |
-//! | [`plain`] | the same for the calls that are most of all, in place |
-//! | [`manage`] | what is done to one limiter by hand: refunds, releases, blocks |
-//! | [`status`] | what a limiter tells about itself |
-//! | [`queue`] | who waits for permits, in which order, and when to look again |
+//! | [`numbers`], [`rule`] | the rule that a limiter enforces, and the ranges that all arithmetic relies on |
+//! | [`algorithm`] | the algorithms, one file each, and the list of them |
+//! | [`limiter`], [`laid`], `packed`, `ttl` | the state under one key, its changes, and the TTL of the key |
+//! | [`effect`] | a change: results with absolute times |
+//! | [`terms`], `view`, [`part`] | the request, a limiter under the rule asked, and that limiter's answer |
+//! | [`call`], [`limiters`] | a whole call, over all its limiters or over none |
+//! | [`decision`] | checks every limiter of a call, then deducts from all or from none |
+//! | [`plain`] | decides most calls in place, by the same algorithms |
+//! | [`corrections`] | limiters that are ahead of the clock |
+//! | [`in_memory`] | limiters without a server |
+//! | [`manage`] | changes to one limiter by hand: refunds, releases, blocks, exemptions |
+//! | [`status`] | the report of a limiter about itself |
+//! | [`queue`] | the calls that wait for permits, their order, and when to look at them again |
 //! | [`top`] | the most frequent keys of a stream |
-//! | [`codec`], [`varint`], [`blob`] | the stored form of limiters and effects |
-//! | [`policy`] | numbers that an operator puts in the place of those asked |
+//! | [`policy`], [`policies`] | numbers by which an operator replaces those of the applications |
+//! | [`stored`] | the stored form of limiters, effects and policies |
 //! | [`grammar`] | the grammar of the commands |
 //! | `hash` | hashes for tables in memory |
-//! | [`slot`] | hash slots, for servers that cannot tell them |
+//! | [`slot`] | hash slots, for servers whose module API cannot compute them |
 //!
 //! Time is an argument everywhere, in whole milliseconds since the epoch; counts are integers.
 
-pub mod blob;
-pub mod bucket;
-pub mod codec;
-pub mod concurrency;
-pub mod counter;
+pub mod algorithm;
+pub mod call;
+pub mod corrections;
 pub mod decision;
 pub mod effect;
-pub mod fixed;
 pub mod grammar;
 mod hash;
+pub mod in_memory;
+pub mod laid;
 pub mod limiter;
+pub mod limiters;
 pub mod manage;
+pub mod numbers;
 mod packed;
+pub mod part;
 pub mod plain;
+pub mod policies;
 pub mod policy;
 pub mod queue;
 pub mod rule;
-pub mod sliding;
 pub mod slot;
 pub mod status;
+pub mod stored;
+pub mod terms;
 pub mod top;
-pub mod varint;
+mod ttl;
 mod view;

@@ -1,22 +1,22 @@
-//! Unsigned integers in as many bytes as their range needs. With them a limiter fits an allocation
-//! of 48 bytes.
+//! Unsigned integers in as many bytes as their range needs. They make a limiter fit into an
+//! allocation of 48 bytes.
 
 use std::fmt;
 
-use crate::rule::Rule;
+use crate::numbers::Numbers;
 
 /// An integer below `2^(8 * BYTES)`, without alignment.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Packed<const BYTES: usize>([u8; BYTES]);
+pub struct Packed<const BYTES: usize>([u8; BYTES]);
 
-/// Holds each number of a [`crate::rule::Rule`].
-pub(crate) type U40 = Packed<5>;
+/// Large enough for each number of a rule.
+pub type U40 = Packed<5>;
 
-/// Holds every number of permits in use: [`crate::rule::MAX_IN_USE`].
-pub(crate) type U56 = Packed<7>;
+/// Large enough for any number of permits in use: [`crate::numbers::MAX_IN_USE`].
+pub type U56 = Packed<7>;
 
 impl<const BYTES: usize> Packed<BYTES> {
-    /// Packs a value, which is in range.
+    /// Packs a value, which must be in range.
     pub fn new(value: u64) -> Packed<BYTES> {
         let mut bytes = [0; BYTES];
         bytes.copy_from_slice(&value.to_le_bytes()[..BYTES]);
@@ -44,45 +44,45 @@ impl<const BYTES: usize> fmt::Debug for Packed<BYTES> {
     }
 }
 
-/// The numbers of a rule, without its algorithm.
+/// The [`Numbers`] of a rule. The capacity follows from the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PackedRule {
+pub struct PackedNumbers {
     window_ms: U40,
     limit: U40,
-    /// The burst of a bucket or the offset of a fixed window; 0 for others.
-    shape: U40,
+    own: U40,
 }
 
-impl PackedRule {
-    /// Packs the numbers of a rule.
-    pub fn new(rule: &Rule) -> PackedRule {
-        PackedRule {
-            window_ms: U40::new(rule.window_ms() as u64),
-            limit: U40::new(rule.limit()),
-            shape: U40::new(rule.shape()),
+impl PackedNumbers {
+    /// Packs numbers.
+    #[inline(always)]
+    pub fn new(numbers: &Numbers) -> PackedNumbers {
+        PackedNumbers {
+            window_ms: U40::new(numbers.window_ms() as u64),
+            limit: U40::new(numbers.limit()),
+            own: U40::new(numbers.own()),
         }
     }
 
-    /// The window, in ms.
+    /// The window, in ms; 0 if no rule ever wrote.
     pub fn window_ms(&self) -> i64 {
         self.window_ms.get() as i64
     }
 
-    /// Permits per window.
+    /// Permits per window; 0 if no rule ever wrote.
     pub fn limit(&self) -> u64 {
         self.limit.get()
     }
 
-    /// See the field.
-    pub fn shape(&self) -> u64 {
-        self.shape.get()
+    /// The algorithm's own number: see [`Numbers::own`].
+    pub fn own(&self) -> u64 {
+        self.own.get()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rule::{MAX_IN_USE, MAX_PERMITS, MAX_WINDOW_MS};
+    use crate::numbers::{MAX_IN_USE, MAX_PERMITS, MAX_WINDOW_MS};
 
     #[test]
     fn all_that_is_packed_comes_back() {

@@ -1,45 +1,40 @@
-//! Policies: numbers that an operator puts in the place of those that applications send.
+//! One policy, and the policies set for one name.
 //!
-//! A policy is for all rules that carry its name. One that was set for a time stands in front of
-//! what was set before, and that comes back by itself. Policies belong to a server, not to a key.
+//! A policy applies to all rules that carry its name. A temporary policy takes precedence over
+//! those set before it. When it ends, they are in force again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use crate::rule::Rule;
 
-use crate::codec::{self, DecodeError};
-use crate::decision::Ask;
-use crate::rule::{Algorithm, Rule};
-use crate::varint::Sink;
-
-/// How many policies that were set for a time a name can have at once.
+/// The most temporary policies that a name can have at once.
 pub const MOST_TEMPORARY: usize = 64;
 
-/// The numbers of a rule.
+/// The numbers that replace those of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// The rule.
     pub rule: Rule,
-    /// As [`Ask::block_ms`].
+    /// As [`crate::terms::Ask::block_ms`].
     pub block_ms: i64,
-    /// As [`Ask::shadow`].
+    /// As [`crate::terms::Ask::shadow`].
     pub shadow: bool,
 }
 
-/// What is set for a name. Neither: nothing.
+/// The policies of a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// Until it is changed.
+    /// In force until it is changed.
     pub standing: Option<Policy>,
-    /// Each until the time behind it, in ms of epoch time: every one ends before the one under it.
+    /// Temporary policies with their ends, in ms of epoch time. Each ends before the one below it.
     pub temporary: Vec<(Policy, i64)>,
 }
 
 impl Entry {
-    /// Whether nothing is set.
+    /// Whether no policy is set.
     pub fn is_empty(&self) -> bool {
         self.standing.is_none() && self.temporary.is_empty()
     }
 
-    /// The policy in force, and when it ends if it does.
+    /// The policy in force, and when it ends, if it does.
     pub fn in_force(&self, now_ms: i64) -> Option<(&Policy, Option<i64>)> {
         let temporary = self.temporary.iter().rev().find(|(_, until_ms)| *until_ms > now_ms);
         match temporary {
@@ -48,300 +43,25 @@ impl Entry {
         }
     }
 
-    /// The entry after a policy was set. `None` when that is one more than [`MOST_TEMPORARY`].
+    /// The entry with one more policy. `None` if it would have more than [`MOST_TEMPORARY`].
     pub fn with(mut self, policy: Policy, until_ms: Option<i64>, now_ms: i64) -> Option<Entry> {
         let Some(until_ms) = until_ms else {
             return Some(Entry { standing: Some(policy), temporary: Vec::new() });
         };
-        // What ends before this one does not come back.
+        // A policy that ends before the new one would never be in force again.
         self.temporary.retain(|(_, earlier_ms)| *earlier_ms > until_ms.max(now_ms));
         self.temporary.push((policy, until_ms));
         (self.temporary.len() <= MOST_TEMPORARY).then_some(self)
     }
 }
 
-/// What became of a rule's name.
+/// What a policy did to a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// There is no policy.
+    /// The name has no policy.
     None,
     /// The policy's numbers are in force.
     Replaced,
     /// The policy is for another kind of limiter, and was ignored.
     Mismatch,
-}
-
-/// What changes when a policy that was set for a time ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct End {
-    /// What is added to the digest.
-    digest: u64,
-    /// Whether nothing is left of the name.
-    is_last: bool,
-}
-
-/// All policies of a server.
-///
-/// Those whose time ran out count for nothing, whether or not they were forgotten yet. What is told
-/// of all together is kept up to date rather than counted: there can be a hundred thousand.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Policies {
-    by_name: BTreeMap<Box<[u8]>, Entry>,
-    /// One for each policy that was set for a time, by when it ends.
-    ends: BTreeMap<(i64, Box<[u8]>), End>,
-    /// The sum of what each entry adds to the digest, before the ends above.
-    digest: u64,
-}
-
-impl Policies {
-    /// How many names have one in force.
-    pub fn count(&self, now_ms: i64) -> usize {
-        self.by_name.len() - self.ended(now_ms).filter(|end| end.is_last).count()
-    }
-
-    /// Ends that have passed and were not taken into account yet.
-    fn ended(&self, now_ms: i64) -> impl Iterator<Item = &End> {
-        let ends = self.ends.iter().take_while(move |((until_ms, _), _)| *until_ms <= now_ms);
-        ends.map(|(_, end)| end)
-    }
-
-    /// What is set for a name.
-    pub fn get(&self, name: &[u8]) -> Entry {
-        self.by_name.get(name).cloned().unwrap_or_default()
-    }
-
-    /// The policy in force for a name, and when it ends if it does.
-    pub fn in_force(&self, name: &[u8], now_ms: i64) -> Option<(&Policy, Option<i64>)> {
-        self.by_name.get(name)?.in_force(now_ms)
-    }
-
-    /// Sets what is set for a name; nothing removes it.
-    pub fn put(&mut self, name: &[u8], entry: Entry) {
-        if let Some(before) = self.by_name.remove(name) {
-            let digest = digests(name, &before).last().copied().unwrap_or(0);
-            self.digest = self.digest.wrapping_sub(digest);
-            for (_, until_ms) in &before.temporary {
-                self.ends.remove(&(*until_ms, name.into()));
-            }
-        }
-        if entry.is_empty() {
-            return;
-        }
-        let digests = digests(name, &entry);
-        self.digest = self.digest.wrapping_add(digests.last().copied().unwrap_or(0));
-        let steps = digests.windows(2).zip(&entry.temporary).enumerate();
-        for (under, (step, (_, until_ms))) in steps {
-            if let [without, with] = step {
-                let is_last = under == 0 && entry.standing.is_none();
-                let end = End { digest: without.wrapping_sub(*with), is_last };
-                self.ends.insert((*until_ms, name.into()), end);
-            }
-        }
-        self.by_name.insert(name.into(), entry);
-    }
-
-    /// Forgets up to so many that ran out. What is told does not change by that.
-    pub fn prune(&mut self, now_ms: i64, at_most: usize) {
-        for _ in 0..at_most {
-            let Some(first) = self.ends.first_entry().filter(|end| end.key().0 <= now_ms) else {
-                return;
-            };
-            let ((_, name), end) = first.remove_entry();
-            self.digest = self.digest.wrapping_add(end.digest);
-            if end.is_last {
-                self.by_name.remove(&name);
-            } else if let Some(entry) = self.by_name.get_mut(&name) {
-                entry.temporary.pop();
-            }
-        }
-    }
-
-    /// Puts the numbers of the policy for `name` in the place of those asked.
-    pub fn apply(&self, name: &[u8], ask: &mut Ask, now_ms: i64) -> Applied {
-        let Some((policy, _)) = self.in_force(name, now_ms) else {
-            return Applied::None;
-        };
-        let leases = |rule: &Rule| rule.algorithm() == Algorithm::Concurrency;
-        if leases(&policy.rule) != leases(&ask.rule) {
-            return Applied::Mismatch;
-        }
-        let Policy { rule, block_ms, shadow } = *policy;
-        *ask = Ask { rule, block_ms, shadow, ..*ask };
-        Applied::Replaced
-    }
-
-    /// When policies that are set for a time end.
-    pub fn ends_ms(&self, now_ms: i64) -> BTreeSet<i64> {
-        let later = self.ends.keys().map(|(until_ms, _)| *until_ms);
-        later.skip_while(|until_ms| *until_ms <= now_ms).collect()
-    }
-
-    /// All names with what is set for them, in the order of the names.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Entry)> {
-        self.by_name.iter().map(|(name, entry)| (&**name, entry))
-    }
-
-    /// A number that two servers share when the same policies are set on both.
-    pub fn digest(&self, now_ms: i64) -> u64 {
-        self.ended(now_ms).fold(self.digest, |digest, end| digest.wrapping_add(end.digest))
-    }
-
-    /// Takes over what the stored form says about the names in it.
-    ///
-    /// # Errors
-    /// An unknown version, or bytes that break an invariant; nothing is taken over then.
-    pub fn merge(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
-        for (name, entry) in codec::decode_policies(bytes)? {
-            self.put(&name, entry);
-        }
-        Ok(())
-    }
-}
-
-/// The stored form of names and what is set for them: of all in an RDB, of those that changed on the
-/// way to replicas.
-pub fn encode<'a>(entries: impl Iterator<Item = (&'a [u8], &'a Entry)>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    codec::encode_policies_version(&mut bytes);
-    entries.for_each(|(name, entry)| codec::encode_entry(name, entry, &mut bytes));
-    bytes
-}
-
-/// What an entry adds to the digest with none of its policies that were set for a time, with the
-/// first of them, and so on up to all. Not when they end: the same policy set on one node after the
-/// other ends at different times.
-fn digests(name: &[u8], entry: &Entry) -> Vec<u64> {
-    let mut hash = Hash::new();
-    codec::encode_standing(name, entry.standing.as_ref(), &mut hash);
-    let mut digests = vec![if entry.standing.is_some() { hash.finish() } else { 0 }];
-    for (policy, _) in &entry.temporary {
-        codec::encode_policy(policy, &mut hash);
-        digests.push(hash.finish());
-    }
-    digests
-}
-
-/// FNV-1a, 64 bits.
-struct Hash(u64);
-
-impl Hash {
-    fn new() -> Hash {
-        Hash(0xcbf2_9ce4_8422_2325)
-    }
-
-    /// Mixed once more, since these hashes are added up.
-    fn finish(&self) -> u64 {
-        let hash = (self.0 ^ self.0 >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        hash ^ hash >> 29
-    }
-}
-
-impl Sink for Hash {
-    fn put(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rule::Shape;
-
-    fn policy(limit: u64) -> Policy {
-        let rule = Rule::new(Algorithm::Bucket, 1000, limit, Shape::default()).unwrap();
-        Policy { rule, block_ms: 0, shadow: false }
-    }
-
-    /// The same policies as they come, without a past.
-    fn again(policies: &Policies, now_ms: i64) -> Policies {
-        let mut fresh = Policies::default();
-        for (name, entry) in policies.iter() {
-            let mut entry = entry.clone();
-            entry.temporary.retain(|(_, until_ms)| *until_ms > now_ms);
-            fresh.put(name, entry);
-        }
-        fresh
-    }
-
-    /// Sets, deletes and lets run out in turn, and forgets some of what did.
-    #[test]
-    fn what_is_told_of_all_is_what_counting_would_tell() {
-        let mut policies = Policies::default();
-        let (mut state, mut now_ms) = (7u64, 0);
-        for step in 0..5000 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(step);
-            let random = |n: u64| (state >> 33) % n;
-            let name = [b'a' + random(26) as u8];
-            now_ms += i64::from(random(3) == 0);
-            let until_ms = Some(now_ms + random(100) as i64).filter(|_| random(5) > 0);
-            match random(7) {
-                0 => policies.put(&name, Entry::default()),
-                1 => policies.prune(now_ms, random(3) as usize),
-                _ => {
-                    let entry = policies.get(&name).with(policy(1 + random(9)), until_ms, now_ms);
-                    policies.put(&name, entry.unwrap());
-                }
-            }
-            let fresh = again(&policies, now_ms);
-            let told = |policies: &Policies| (policies.count(now_ms), policies.digest(now_ms));
-            assert_eq!(told(&policies), told(&fresh), "step {step}");
-            assert_eq!(policies.ends_ms(now_ms), fresh.ends_ms(now_ms));
-            let mut forgotten = policies.clone();
-            forgotten.prune(now_ms, usize::MAX);
-            assert_eq!(forgotten, fresh, "step {step}");
-        }
-        now_ms += 1000;
-        policies.prune(now_ms, usize::MAX);
-        let standing = policies.iter().filter(|(_, entry)| entry.standing.is_some()).count();
-        assert_eq!((policies.iter().count(), policies.ends.len()), (standing, 0));
-    }
-
-    #[test]
-    fn the_digest_tells_policies_apart_but_not_their_ends() {
-        let entries = |of: [Option<(u64, Option<i64>)>; 2]| {
-            let mut policies = Policies::default();
-            for (name, (limit, until_ms)) in [b"a", b"b"].into_iter().zip(of.into_iter().flatten())
-            {
-                let entry = policies.get(name).with(policy(limit), until_ms, 0).unwrap();
-                policies.put(name, entry);
-            }
-            policies.digest(0)
-        };
-        let (one, two) = (Some((1, None)), Some((2, None)));
-        let for_a_time = [entries([one, Some((2, Some(8)))]), entries([one, Some((2, Some(9)))])];
-        assert_eq!(for_a_time[0], for_a_time[1]);
-        let all = [[None, None], [one, None], [two, None], [one, two], [two, one], [one, one]];
-        let mut digests: Vec<u64> = all.map(entries).into_iter().chain([for_a_time[0]]).collect();
-        assert_eq!(digests[0], 0);
-        digests.sort_unstable();
-        digests.dedup();
-        assert_eq!(digests.len(), all.len() + 1);
-    }
-
-    #[test]
-    fn policies_for_ever_shorter_times_end_at_some_number() {
-        let mut entry = Entry::default();
-        for i in 0..MOST_TEMPORARY as i64 {
-            entry = entry.with(policy(1), Some(1000 - i), 0).unwrap();
-        }
-        assert_eq!(entry.clone().with(policy(1), Some(5), 0), None);
-        // One that replaces others, and one where others ran out, are not too many.
-        assert!(entry.clone().with(policy(1), Some(990), 0).is_some());
-        assert!(entry.clone().with(policy(1), Some(2000), 1000 - 63).is_some());
-        assert!(entry.with(policy(1), None, 0).is_some());
-    }
-
-    #[test]
-    fn stored_names_are_names() {
-        let entry = Entry { standing: Some(policy(1)), ..Entry::default() };
-        let merged = |name: &[u8]| Policies::default().merge(&encode([(name, &entry)].into_iter()));
-        assert_eq!(merged(b"a.B-_9"), Ok(()));
-        // An option word of a later version is still a name that was stored.
-        assert_eq!(merged(b"WINDOW"), Ok(()));
-        for name in ["", "a b", "a\nb", "a:b", "\u{e4}", "a\0", &"a".repeat(65)] {
-            assert_eq!(merged(name.as_bytes()), Err(DecodeError::Damaged), "{name:?}");
-        }
-    }
 }

@@ -1,66 +1,70 @@
-//! Who waits for permits, in which order, and whom to look at when.
+//! The calls that wait for permits: their order, and when to look at which.
 //!
-//! A waiter stands in the *line* of one of its keys: the one that denies it for longest. A line is in
-//! the order of arrival, and only its first is looked at: when its key may have room for it, and when
-//! something happened to the key. One that can be served leaves; one that another key denies now moves
-//! to the line of that key; in both cases the next in the line is looked at at once. One that its key
-//! still denies is looked at again when the key said that it would have room.
+//! A waiter stands in the *line* of one of its keys: the key that denies it for longest. A line is
+//! in the order of arrival. The caller looks only at the first waiter of a line: when the key may
+//! have room for it, or when something happened to the key. A waiter that can be served leaves. A
+//! waiter that another key now denies moves to the line of that key. In both cases the next one in
+//! the line has its turn at once. If the key still denies the waiter, the next look is at the time
+//! when the key expects to have room.
 //!
-//! # What always holds
+//! # Promises
 //!
-//! 1. **Nobody sleeps past the moment at which it could be served.** A line that is not empty has a
-//!    time at which its first is looked at. That is no later than the key's own word when it last
-//!    denied this waiter, and it is now when something happened to the key or when the waiter has
-//!    only become the first. A look removes the first or names a new time, so there is no place in a
-//!    line to remember or to lose: work that was cut short goes on with the first.
-//! 2. **A waiter that cannot be served holds up nobody who can.** It is in the way of those behind it
-//!    in its line, where they may not overtake it as long as that very key denies it, and nowhere
-//!    else. One that is refused for another reason than its keys stands in no line
+//! 1. **No waiter sleeps past the moment at which it could be served.** Each line that is not
+//!    empty has a time at which its first waiter is looked at. That time is no later than the one
+//!    that the key named when it last denied this waiter. It is now if something happened to the
+//!    key, or if the waiter has just become the first. A look removes the first waiter or names a
+//!    new time. So there is no position in a line to remember or to lose: work that was cut short
+//!    goes on with the first.
+//! 2. **A waiter that cannot be served never holds up one that can.** It stands in the way only of
+//!    those behind it in its own line. They may not overtake it for as long as that very key
+//!    denies it. A waiter that is refused for a reason other than its keys stands in no line
 //!    ([`Queue::step_aside`]).
-//! 3. **A look changes nothing.** Only what a look found does, and what was found twice is as if it
-//!    were found once.
-//! 4. **No work in waiters times keys.** What happens to a key, to all keys or to a waiter is noted
-//!    in a few steps; the rest is done in small ones by [`Queue::next`] and [`Queue::tidy`], between
-//!    which the caller may stop at any time and note more.
+//! 3. **A look changes nothing.** Only its result does, and two equal results have the effect of
+//!    one.
+//! 4. **No step takes work in waiters times keys.** An event on a key, on all keys or on a waiter
+//!    is noted in a few steps. [`Queue::next`] and [`Queue::tidy`] do the rest in small pieces.
+//!    Between them the caller may stop at any time and note more.
 //!
-//! Bad news is another matter than room: a waiter may have become hopeless by a key in whose line it
-//! does not stand. So what may be bad for those who wait for a key ([`Queue::changed`]) is shown to
-//! each of them once, and what may be bad for everybody ([`Queue::all_changed`]) to all.
+//! Bad news needs more than that: a key in whose line a waiter does not stand may have made it
+//! hopeless. So a change that may be bad for the waiters of a key ([`Queue::changed`]) is shown
+//! once to each of them, and one that may be bad for all waiters ([`Queue::all_changed`]) to all.
 //!
-//! Nothing here knows a limiter, a server or a clock: who can be served is the caller's to find out,
-//! and times are numbers that grow. A caller must answer each [`Task`] by one of the functions that
-//! it names, or the waiter sleeps until its deadline.
+//! This module knows no limiters, server or clock. The caller finds out which waiters can be
+//! served, and times are plain numbers that grow. The caller must answer each [`Task`] by one of
+//! the functions that it names, or the waiter sleeps until its deadline.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 
-/// The place of a waiter in the order of arrival.
-pub type Ticket = u64;
+mod pass;
 
-/// What a key is called inside: its place in `Queue::keys`.
+use self::pass::Pass;
+pub use self::pass::Ticket;
+
+/// The internal name of a key: its place in `Queue::keys`.
 type Id = usize;
 
-/// Those who wait, over keys that are byte strings.
+/// All waiters, and their keys, which are byte strings.
 #[derive(Debug, Default)]
 pub struct Queue {
     waiters: BTreeMap<Ticket, Waiter>,
     keys: Vec<Key>,
     ids: HashMap<Rc<[u8]>, Id>,
-    /// Places of `keys` that are not in use.
+    /// Places of `keys` that are free.
     free: Vec<Id>,
-    /// When the first of a line is to be looked at.
+    /// When to look at the first waiter of each line.
     due: BTreeSet<(i64, Id)>,
     deadlines: BTreeSet<(i64, Ticket)>,
-    /// Who is to be looked at again at a time of its own.
+    /// Waiters to look at at a time of their own.
     again: BTreeSet<(i64, Ticket)>,
-    /// Keys whose waiters are being shown what happened to it.
+    /// Keys whose waiters are being shown what happened to the key.
     news: VecDeque<Id>,
-    /// All waiters are being looked at.
+    /// The pass over all waiters, if one is under way.
     round: Option<Pass>,
-    /// Who left, and those of its keys that still know it.
+    /// Waiters that left, and the keys that still know them.
     gone: VecDeque<(Ticket, Vec<Id>)>,
     next_ticket: Ticket,
-    /// Which kind of work came last.
+    /// The kind of the last task.
     turn: usize,
 }
 
@@ -76,52 +80,44 @@ struct Waiter {
 #[derive(Debug)]
 struct Key {
     name: Rc<[u8]>,
-    /// Who waits for it, whatever key it is that denies them.
+    /// All that wait for this key, whichever key denies them.
     members: BTreeSet<Ticket>,
-    /// Those whom it keeps waiting.
+    /// The waiters in its line.
     line: BTreeSet<Ticket>,
     due: Option<i64>,
     news: Option<Pass>,
 }
 
-/// A way through waiters, in the order of arrival.
-#[derive(Debug)]
-struct Pass {
-    next: Ticket,
-    /// Who came later need not be shown anything.
-    end: Ticket,
-    /// Something happened once more meanwhile: those who are behind us need another one.
-    again: bool,
-}
-
-/// Something to do for a waiter. Keys are told by their place among the waiter's.
+/// A task for the caller. It names a key by its place among the waiter's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Look at all its keys. Then [`Queue::leave`], [`Queue::stand`] or [`Queue::step_aside`].
+    /// Look at all keys of the waiter. Then call [`Queue::leave`], [`Queue::stand`] or
+    /// [`Queue::step_aside`].
     Look(Ticket),
-    /// It is the first in the line of this key. If the key still denies it, [`Queue::stand`]; else as
-    /// [`Task::Look`].
+    /// The waiter is the first in the line of this key. If the key still denies it, call
+    /// [`Queue::stand`]; otherwise go on as for [`Task::Look`].
     First(Ticket, usize),
-    /// Something happened to this key. If that is no bad news, nothing; else as [`Task::Look`].
+    /// Something happened to this key. If it is bad news, go on as for [`Task::Look`]; otherwise
+    /// do nothing.
     News(Ticket, usize),
 }
 
-/// How many keys forget one who left, in one step.
+/// The number of keys that forget a waiter in one step.
 const TIDY: usize = 32;
 
 impl Queue {
-    /// How many wait.
+    /// The number of waiters.
     pub fn len(&self) -> usize {
         self.waiters.len()
     }
 
-    /// Whether nobody waits.
+    /// Whether there are no waiters.
     pub fn is_empty(&self) -> bool {
         self.waiters.is_empty()
     }
 
-    /// Joins behind everybody else, until the deadline, in no line yet: to be followed by
-    /// [`Queue::stand`]. The keys are all different.
+    /// Adds a waiter behind all others, in no line yet; the caller goes on with [`Queue::stand`].
+    /// The keys are all different.
     pub fn join<'a>(&mut self, names: impl Iterator<Item = &'a [u8]>, deadline: i64) -> Ticket {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
@@ -160,7 +156,7 @@ impl Queue {
         id
     }
 
-    /// It was answered, or is not there any more.
+    /// Removes a waiter that was answered or has gone.
     pub fn leave(&mut self, ticket: Ticket, now: i64) {
         self.step_out(ticket, now);
         let Some(waiter) = self.waiters.remove(&ticket) else { return };
@@ -170,8 +166,8 @@ impl Queue {
         self.tidy();
     }
 
-    /// One of its keys, by its place among them, denies it until then; or has room, but not for those
-    /// behind the waiters in its line.
+    /// Puts a waiter into the line of one of its keys, given by its place. Either the key denies
+    /// it until `until`, or the key has room, but not for a waiter behind those in its line.
     pub fn stand(&mut self, ticket: Ticket, key: usize, until: i64, now: i64) {
         let Some(waiter) = self.waiters.get(&ticket) else { return };
         let Some(id) = waiter.keys.get(key).copied() else {
@@ -187,13 +183,13 @@ impl Queue {
         }
     }
 
-    /// It is in nobody's way, and is looked at again then.
+    /// Puts a waiter into no line, and looks at it again at `at`.
     pub fn step_aside(&mut self, ticket: Ticket, at: i64, now: i64) {
         self.step_out(ticket, now);
         self.look_again(ticket, at);
     }
 
-    /// It stays where it stands, and is also looked at again then.
+    /// Looks at a waiter again at `at`, without moving it.
     pub fn look_again(&mut self, ticket: Ticket, at: i64) {
         let Some(waiter) = self.waiters.get_mut(&ticket) else { return };
         if waiter.again.is_some_and(|planned| planned <= at) {
@@ -205,7 +201,7 @@ impl Queue {
         self.again.insert((at, ticket));
     }
 
-    /// Leaves the line that it stands in.
+    /// Takes a waiter out of its line.
     fn step_out(&mut self, ticket: Ticket, now: i64) {
         let line = self.waiters.get_mut(&ticket).and_then(|waiter| waiter.line.take());
         let Some(id) = line else { return };
@@ -219,7 +215,7 @@ impl Queue {
         }
     }
 
-    /// The first in the line of a key is looked at then, or sooner if that was planned.
+    /// Plans a look at the first in the line of a key, unless an earlier one is planned.
     fn plan(&mut self, id: Id, at: i64) {
         if self.keys[id].due.is_some_and(|planned| planned <= at) {
             return;
@@ -235,18 +231,18 @@ impl Queue {
         }
     }
 
-    /// The first of its keys in whose line somebody stands who came before it.
+    /// The first of its keys that has a line in which an earlier waiter stands.
     pub fn behind(&self, ticket: Ticket) -> Option<usize> {
         let earlier = |id: &Id| self.keys[*id].line.first().is_some_and(|first| *first < ticket);
         self.waiters.get(&ticket)?.keys.iter().position(earlier)
     }
 
-    /// Whether a key keeps anybody waiting.
+    /// Whether any waiter stands in the line of a key.
     pub fn has_line(&self, name: &[u8]) -> bool {
         self.ids.get(name).is_some_and(|id| !self.keys[*id].line.is_empty())
     }
 
-    /// A key may have room. Says whether that is of interest to anybody.
+    /// Notes that a key may have room. Returns whether that concerns any waiter.
     pub fn has_room(&mut self, name: &[u8], now: i64) -> bool {
         let Some(id) = self.ids.get(name).copied() else { return false };
         let has_line = !self.keys[id].line.is_empty();
@@ -256,7 +252,8 @@ impl Queue {
         has_line
     }
 
-    /// A key may have room, or may now deny for longer. Says whether that is of interest to anybody.
+    /// Notes that a key may have room, or may now deny for longer. Returns whether that concerns
+    /// any waiter.
     pub fn changed(&mut self, name: &[u8], now: i64) -> bool {
         self.has_room(name, now);
         let Some(id) = self.ids.get(name).copied() else { return false };
@@ -266,14 +263,14 @@ impl Queue {
         true
     }
 
-    /// Any key may have room, or may now deny for longer.
+    /// Notes that any key may have room, or may now deny for longer.
     pub fn all_changed(&mut self) {
         if !self.is_empty() {
             Pass::begin(&mut self.round, self.next_ticket);
         }
     }
 
-    /// When there is something to do. May be long ago.
+    /// When the next task is due. May be long ago.
     pub fn next_at(&self) -> Option<i64> {
         if self.round.is_some() || !self.news.is_empty() || !self.gone.is_empty() {
             return Some(i64::MIN);
@@ -286,13 +283,13 @@ impl Queue {
         firsts.into_iter().flatten().min()
     }
 
-    /// The next waiter whose deadline has come. It stays until it leaves.
+    /// The next waiter whose deadline has passed. It stays until it leaves.
     pub fn expired(&self, now: i64) -> Option<Ticket> {
         self.deadlines.first().filter(|(at, _)| *at <= now).map(|(_, ticket)| *ticket)
     }
 
-    /// The next thing to do, of each kind in turn, so that much of one kind does not put off the
-    /// others. Deadlines are apart.
+    /// The next task. Takes the kinds in turn, so that many tasks of one kind do not put off the
+    /// others. Deadlines are not among them: see [`Queue::expired`].
     pub fn next(&mut self, now: i64) -> Option<Task> {
         const KINDS: usize = 4;
         (0..KINDS).find_map(|_| {
@@ -332,7 +329,7 @@ impl Queue {
     }
 
     fn next_news(&mut self) -> Option<Task> {
-        // Those who left are still among the waiters of a key.
+        // Waiters that left are still among the members of a key.
         if !self.gone.is_empty() {
             return None;
         }
@@ -357,12 +354,12 @@ impl Queue {
         None
     }
 
-    /// The place of a key among a waiter's.
+    /// The place of a key among those of a waiter.
     fn place(&self, ticket: Ticket, id: Id) -> Option<usize> {
         self.waiters.get(&ticket)?.keys.iter().position(|key| *key == id)
     }
 
-    /// Lets some keys forget those who left. Says whether there was anything to do.
+    /// Makes some keys forget waiters that left. Returns whether there was anything to do.
     pub fn tidy(&mut self) -> bool {
         let Some((ticket, keys)) = self.gone.front_mut() else { return false };
         let (ticket, from) = (*ticket, keys.len().saturating_sub(TIDY));
@@ -375,7 +372,7 @@ impl Queue {
             self.forget_unused(id);
         }
         if self.is_empty() && self.gone.is_empty() {
-            // Room for many is not kept when nobody is left.
+            // Gives back the room of many waiters once the last one is gone.
             *self = Queue { next_ticket: self.next_ticket, ..Queue::default() };
         }
         true
@@ -387,27 +384,5 @@ impl Queue {
             self.ids.remove(&std::mem::take(&mut key.name));
             self.free.push(id);
         }
-    }
-}
-
-impl Pass {
-    /// Shows something to all who came before `end`. False if something else is being shown, and
-    /// another pass will follow.
-    fn begin(pass: &mut Option<Pass>, end: Ticket) -> bool {
-        match pass {
-            Some(pass) => {
-                pass.again = true;
-                false
-            }
-            None => {
-                *pass = Some(Pass { next: 0, end, again: false });
-                true
-            }
-        }
-    }
-
-    /// What follows when everybody was shown what happened.
-    fn another(&self, end: Ticket) -> Option<Pass> {
-        self.again.then_some(Pass { next: 0, end, again: false })
     }
 }

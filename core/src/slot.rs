@@ -1,4 +1,4 @@
-//! The hash slot of a key in a Redis Cluster, for servers whose module API cannot tell it.
+//! The hash slot of a key in a Redis Cluster, for servers whose module API cannot compute it.
 //!
 //! CRC-16/XMODEM of the key, or of its hash tag, modulo 16384: Redis Cluster specification, "Key
 //! distribution model" and "Hash tags".
@@ -23,8 +23,8 @@ const fn table() -> [u16; 256] {
     table
 }
 
-/// The part of a key that is hashed: what stands between its first `{` and the next `}`, unless
-/// that is empty, else the whole key.
+/// The part of a key that is hashed: the bytes between its first `{` and the next `}`, or the
+/// whole key if there are none.
 fn hash_tag(key: &[u8]) -> &[u8] {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let inner = key.get(open + 1..)?;
@@ -34,7 +34,7 @@ fn hash_tag(key: &[u8]) -> &[u8] {
     tag.unwrap_or(key)
 }
 
-/// A key in a slot that nobody else uses, for servers that want one.
+/// A key in this slot that no other client uses, for servers that block clients only on keys.
 ///
 /// ```
 /// use rl_core::slot::{name_in, slot};
@@ -43,14 +43,14 @@ fn hash_tag(key: &[u8]) -> &[u8] {
 /// ```
 pub fn name_in(slot: u16) -> Vec<u8> {
     let mut name = b"redis-rl waits ".to_vec();
-    // Two more bytes reach each CRC from each other one: they are what the CRC was before them, and
-    // what it would have to have been for two zeroes to lead to the slot.
+    // Any CRC can reach any other through two more bytes. They are the CRC before them, XORed with
+    // the CRC from which two zero bytes would lead to the slot.
     let last = crc(&name) ^ crc_before_zeroes(slot);
     name.extend_from_slice(&last.to_be_bytes());
     name
 }
 
-/// The CRC from which two bytes of zeroes lead to this one.
+/// The CRC from which two zero bytes lead to this one.
 fn crc_before_zeroes(mut crc: u16) -> u16 {
     for _ in 0..16 {
         crc = if crc & 1 != 0 { (crc ^ 0x1021) >> 1 | 0x8000 } else { crc >> 1 };
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_the_specification() {
-        // The check value of the CRC, and slots as CLUSTER KEYSLOT gives them.
+        // The check value of the CRC, and slots as CLUSTER KEYSLOT returns them.
         assert_eq!(slot(b"123456789"), 0x31c3 % SLOTS);
         assert_eq!(slot(b"foo"), 12_182);
         assert_eq!(slot(b"somekey"), 11_058);

@@ -1,36 +1,36 @@
-//! What a limiter tells about itself, under the rule that last wrote it.
+//! The report of a limiter about itself, under the rule that last wrote it.
 
-use crate::limiter::{Limiter, State};
+use crate::limiter::Limiter;
 use crate::rule::Rule;
 use crate::view::own_view;
 
 /// A limiter at one moment. Durations in ms, counts in permits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// The rule that last wrote it; `None` when there are only holds.
+    /// The rule that last wrote it; `None` if nothing was ever granted.
     pub rule: Option<Rule>,
     /// Permits in use.
     pub used: u64,
     /// Permits that could be taken.
     pub remaining: u64,
-    /// Until it is as good as new.
+    /// Until nothing is in use and no block is laid.
     pub reset_after_ms: i64,
     /// Until its block ends.
     pub blocked_for_ms: i64,
     /// Until its exemption ends.
     pub exempt_for_ms: i64,
-    /// Entries of a log, or leases, that count; 0 for other algorithms.
+    /// The number of log entries or leases that count; 0 for algorithms that have neither.
     pub entries: u64,
 }
 
 impl Status {
     /// Looks at a limiter.
     pub fn of(limiter: &Limiter, now_ms: i64) -> Status {
-        let holds = limiter.holds();
+        let laid = limiter.laid();
         let mut status = Status {
             rule: limiter.rule(),
-            blocked_for_ms: (holds.blocked_until_ms - now_ms).max(0),
-            exempt_for_ms: (holds.exempt_until_ms - now_ms).max(0),
+            blocked_for_ms: (laid.blocked_until_ms - now_ms).max(0),
+            exempt_for_ms: (laid.exempt_until_ms - now_ms).max(0),
             ..Status::default()
         };
         let Some((used, full_at_ms)) =
@@ -46,11 +46,7 @@ impl Status {
             _ => 0,
         };
         status.reset_after_ms = (full_at_ms - now_ms).max(status.blocked_for_ms);
-        status.entries = match limiter.state() {
-            State::Sliding(log) => u64::from(log.live(now_ms - limiter.window_ms()).entries),
-            State::Concurrency(leases) => leases.count_live(now_ms) as u64,
-            _ => 0,
-        };
+        status.entries = limiter.entries(now_ms);
         status
     }
 }

@@ -1,170 +1,14 @@
-//! The most frequent keys of a stream, in constant memory: the Space-Saving algorithm (A. Metwally,
-//! D. Agrawal, A. El Abbadi, "Efficient Computation of Frequent and Top-k Elements in Data
-//! Streams", ICDT 2005).
-//!
-//! With `m` counters over `n` events, every key that occurred more than `n / m` times is among
-//! them, its count is never too low, and too high by at most its error, which is at most `n / m`.
-//!
-//! Counts are kept in order: one that goes up changes places with the first of those that were equal
-//! to it, found by bisection. Beside them is a map from a key's hash to its counter. Keys are told
-//! apart by a seeded 64-bit hash: two that share one would be counted as one.
+//! The keys that were denied most in the present period and in the one before.
 
 use std::cmp::Reverse;
 
-use crate::hash::{ByHash, Seed};
+mod sketch;
 
-/// How many bytes of a key are kept.
-pub const KEY_BYTES: usize = 128;
+pub use self::sketch::{Counted, KEY_BYTES};
+use self::sketch::{Sketch, order};
+use crate::hash::Seed;
 
-/// A key and how often it occurred.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counted<'a> {
-    /// The database of the key.
-    pub db: i32,
-    /// The first [`KEY_BYTES`] bytes of the key.
-    pub key: &'a [u8],
-    /// At most so often.
-    pub count: u64,
-    /// At least `count - error` times.
-    pub error: u64,
-}
-
-/// The most frequent one is the least; equal ones in the order of their names.
-fn order<'a>(counted: &Counted<'a>) -> (Reverse<u64>, i32, &'a [u8]) {
-    (Reverse(counted.count), counted.db, counted.key)
-}
-
-/// One counter.
-#[derive(Debug, Default)]
-struct Counter {
-    hash: u64,
-    /// Its place in the ranking.
-    place: usize,
-    db: i32,
-    key: Vec<u8>,
-    count: u64,
-    error: u64,
-}
-
-impl Counter {
-    /// Gives it a key, in the memory of the one before.
-    fn name(&mut self, hash: u64, db: i32, key: &[u8]) {
-        (self.hash, self.db) = (hash, db);
-        self.key.clear();
-        self.key.extend_from_slice(key);
-    }
-
-    /// What it counts together with the counter of the same key in another sketch.
-    fn with(&self, other: Option<&Counter>, sketch: &Sketch) -> Counted<'_> {
-        let unseen = (sketch.unseen(), sketch.unseen());
-        let (count, error) = other.map_or(unseen, |other| (other.count, other.error));
-        let (count, error) = (self.count + count, self.error + error);
-        Counted { db: self.db, key: &self.key, count, error }
-    }
-}
-
-/// A sketch of a stream.
-#[derive(Debug, Default)]
-pub struct Sketch {
-    /// They stay where they are; only their places in the ranking change. Those without a place are
-    /// of a stream before, and wait to be used again.
-    counters: Vec<Counter>,
-    by_hash: ByHash<usize>,
-    /// Counts, the highest first, each with its counter.
-    ranking: Vec<(u64, usize)>,
-    capacity: usize,
-}
-
-impl Sketch {
-    fn new(capacity: usize) -> Sketch {
-        Sketch {
-            counters: Vec::with_capacity(capacity),
-            by_hash: ByHash::with_capacity_and_hasher(capacity, Default::default()),
-            ranking: Vec::with_capacity(capacity),
-            capacity,
-        }
-    }
-
-    /// Begins anew. To free as many keys as there are counters would hold the server up.
-    fn clear(&mut self) {
-        self.by_hash.clear();
-        self.ranking.clear();
-    }
-
-    fn add(&mut self, hash: u64, db: i32, key: &[u8]) {
-        if let Some(at) = self.by_hash.get(&hash).copied() {
-            self.count(at);
-        } else if self.ranking.len() < self.capacity {
-            let at = self.ranking.len();
-            if at == self.counters.len() {
-                self.counters.push(Counter::default());
-            }
-            if let Some(counter) = self.counters.get_mut(at) {
-                counter.name(hash, db, key);
-                (counter.place, counter.count, counter.error) = (at, 1, 0);
-            }
-            self.by_hash.insert(hash, at);
-            self.ranking.push((1, at));
-        } else if let Some((_, at)) = self.ranking.last().copied()
-            && let Some(lowest) = self.counters.get_mut(at)
-        {
-            // The new key takes the place of the least frequent one, and may have been that all
-            // along.
-            self.by_hash.remove(&lowest.hash);
-            self.by_hash.insert(hash, at);
-            lowest.name(hash, db, key);
-            lowest.error = lowest.count;
-            self.count(at);
-        }
-    }
-
-    fn count(&mut self, at: usize) {
-        let Some(counter) = self.counters.get_mut(at) else {
-            return;
-        };
-        let (count, place) = (counter.count, counter.place);
-        counter.count += 1;
-        let above = self.ranking.get(..place).unwrap_or_default();
-        let first = above.partition_point(|(higher, _)| *higher > count);
-        self.settle(place, self.ranking.get(first).copied());
-        self.settle(first, Some((count + 1, at)));
-    }
-
-    /// Puts a counter into a place of the ranking.
-    fn settle(&mut self, place: usize, ranked: Option<(u64, usize)>) {
-        if let (Some(there), Some(ranked)) = (self.ranking.get_mut(place), ranked) {
-            *there = ranked;
-            if let Some(counter) = self.counters.get_mut(ranked.1) {
-                counter.place = place;
-            }
-        }
-    }
-
-    /// What a key that has no counter can have occurred at most.
-    fn unseen(&self) -> u64 {
-        if self.ranking.len() < self.capacity {
-            0
-        } else {
-            self.ranking.last().map_or(0, |(count, _)| *count)
-        }
-    }
-
-    fn find(&self, hash: u64) -> Option<&Counter> {
-        self.by_hash.get(&hash).and_then(|at| self.counters.get(*at))
-    }
-
-    /// The counter at a place of the ranking.
-    fn ranked(&self, place: usize) -> Option<&Counter> {
-        self.ranking.get(place).and_then(|(_, at)| self.counters.get(*at))
-    }
-
-    /// What a key can have occurred at most that is not found before a place of the ranking.
-    fn behind(&self, place: usize) -> u64 {
-        self.ranking.get(place).map_or(self.unseen(), |(count, _)| *count)
-    }
-}
-
-/// Two sketches, of the present period and of the one before.
+/// Two sketches: of the present period and of the one before.
 #[derive(Debug)]
 pub struct Top {
     present: Sketch,
@@ -174,12 +18,12 @@ pub struct Top {
     seed: Seed,
 }
 
-/// How large the sketches are and how often they turn over.
+/// How large the sketches are, and how long a period lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Counters of each; 0 for none.
+    /// Counters of each sketch; 0 to count nothing.
     pub capacity: usize,
-    /// How long a period is, in ms.
+    /// The length of a period, in ms.
     pub period_ms: i64,
 }
 
@@ -191,14 +35,14 @@ impl Default for Top {
 }
 
 impl Top {
-    /// Counts an event of a key.
+    /// Counts one event of a key.
     pub fn add(&mut self, db: i32, key: &[u8], shape: Shape, now_ms: i64) {
         self.turn_over(shape, now_ms);
         let key = key.get(..KEY_BYTES).unwrap_or(key);
         self.present.add(self.hash(db, key), db, key);
     }
 
-    /// The count of a key over both periods, at most.
+    /// The count of a key over both periods. It may be too high, never too low.
     pub fn count(&mut self, db: i32, key: &[u8], shape: Shape, now_ms: i64) -> u64 {
         self.turn_over(shape, now_ms);
         let key = key.get(..KEY_BYTES).unwrap_or(key);
@@ -216,7 +60,8 @@ impl Top {
             if found.len() < enough {
                 continue;
             }
-            // No other key can be among them. Asked rarely, since it looks at all that were found.
+            // Whether no other key can be among the most frequent. Checked rarely, since it looks
+            // at all keys found so far.
             let others = self.present.behind(place + 1) + self.previous.behind(place + 1);
             let (_, last, _) = found
                 .select_nth_unstable_by_key(limit.max(1) - 1, |counted| Reverse(counted.count));
@@ -233,7 +78,7 @@ impl Top {
         found
     }
 
-    /// The keys at a place of either ranking that have no higher place in the other one.
+    /// The keys at a place of either ranking that have no higher place in the other ranking.
     fn ranked_at(&self, place: usize) -> impl Iterator<Item = Counted<'_>> {
         let of_present = self.present.ranked(place).and_then(|counter| {
             let other = self.previous.find(counter.hash);
@@ -248,7 +93,7 @@ impl Top {
         of_present.into_iter().chain(of_previous)
     }
 
-    /// Keys that have a counter.
+    /// The number of counters in use.
     pub fn tracked(&mut self, shape: Shape, now_ms: i64) -> usize {
         self.turn_over(shape, now_ms);
         self.present.ranking.len() + self.previous.ranking.len()
@@ -275,7 +120,7 @@ impl Top {
         if periods == 1 {
             self.since_ms += period_ms;
         } else {
-            // After a pause, or a clock that stepped back, what was counted is of no recent period.
+            // After a pause, or if the clock stepped back, neither count is of a recent period.
             self.previous.clear();
             self.since_ms = now_ms;
         }
@@ -352,7 +197,7 @@ mod tests {
         assert_eq!(top.count(0, b"a", SHAPE, 3500), 0);
     }
 
-    /// As the paper has it: all keys of both, summed and sorted.
+    /// As in the paper: all keys of both, added up and sorted.
     fn sorted<'a>(top: &'a Top) -> Vec<Counted<'a>> {
         let counters = |sketch: &'a Sketch| sketch.counters.iter().take(sketch.ranking.len());
         let mut all: Vec<Counted<'a>> = (counters(&top.present))
@@ -367,14 +212,14 @@ mod tests {
 
     #[test]
     fn the_most_frequent_are_the_first_of_all() {
-        // Few keys, as many as counters, more; in both periods alike, or others.
+        // Fewer keys than counters, as many, or more; the same in both periods, or others.
         for (seed, keys, shift) in [(1, 9, 0), (2, 16, 0), (3, 40, 0), (4, 40, 20), (5, 16, 16)] {
             for events in [[0, 5], [5, 0], [12, 12], [300, 30], [1000, 3000]] {
                 let (mut top, mut state) = (Top::default(), seed);
                 for (period, events) in events.into_iter().enumerate() {
                     for event in 0..events {
                         state = next(state);
-                        // Every other stream has all its keys equally often.
+                        // In every other stream all keys occur equally often.
                         let key = if seed % 2 == 0 { event } else { (state >> 33) % (event + 1) };
                         let key = (key % keys) as usize + period * shift;
                         let db = (key % 3) as i32;

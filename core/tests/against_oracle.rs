@@ -7,15 +7,16 @@
 mod oracle;
 mod strings;
 
-use rl_core::codec::{
-    Payload, decode_limiter, decode_payload, encode_effect, encode_limiter, encode_whole,
-};
-use rl_core::decision::{Ask, Decision, Slot, Terms, Verdict, decide};
+use rl_core::call::peek;
+use rl_core::decision::{Ask, Decision, Part, Terms, Verdict};
 use rl_core::effect::Effect;
+use rl_core::in_memory::InMemory;
 use rl_core::limiter::Limiter;
-use rl_core::manage::{Hold, hold, refund, release};
-use rl_core::plain::{self, Asked};
+use rl_core::limiters::Observer;
+use rl_core::manage::{Lay, lay, refund, release};
 use rl_core::rule::{Algorithm, MAX_PERMITS, MAX_TIME_MS, MAX_WINDOW_MS, Rule, Shape};
+use rl_core::stored::effect::{Payload, decode_payload, encode_effect, encode_whole};
+use rl_core::stored::limiter::{decode_limiter, encode_limiter};
 
 /// What kind of traffic a run is made of.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -169,6 +170,37 @@ struct Answer {
     grows: Vec<bool>,
 }
 
+/// Hears how a call is decided.
+#[derive(Default)]
+struct Heard {
+    /// Whether the short way must not be taken.
+    in_full: bool,
+    was_decided_in_full: bool,
+    denied_by: Vec<usize>,
+    verdicts: Vec<Verdict>,
+    effects: Vec<Option<Effect>>,
+    grows: Vec<bool>,
+}
+
+impl Observer for Heard {
+    fn wants_answers(&self) -> bool {
+        self.in_full
+    }
+
+    fn denied_by(&mut self, place: usize) {
+        self.denied_by.push(place);
+    }
+
+    fn decided(&mut self, _: &Decision, parts: &[Part<'_>]) {
+        self.was_decided_in_full = true;
+        self.verdicts = parts.iter().map(|part| *part.verdict()).collect();
+        self.effects = parts.iter().map(Part::effect).collect();
+        let grows = parts.iter().zip(&self.effects);
+        let grows = grows.map(|(part, effect)| effect.as_ref().is_some_and(|e| part.grows(e)));
+        self.grows = grows.collect();
+    }
+}
+
 impl World {
     fn new(traffic: Traffic, seed: u64) -> World {
         let mut random = Random(seed);
@@ -194,12 +226,16 @@ impl World {
     }
 
     fn new_rule(&mut self) -> Rule {
-        use Algorithm::{Bucket, Concurrency, Counter, Fixed, Sliding};
+        use Algorithm::{Bucket, Fixed};
         let random = &mut self.random;
         let algorithm = match self.traffic {
             Traffic::Only(algorithm, _) => algorithm,
-            Traffic::Mixed => random.pick(&[Sliding, Bucket, Fixed, Counter, Concurrency]),
-            Traffic::Flood => random.pick(&[Sliding, Bucket, Fixed, Counter]),
+            Traffic::Mixed => random.pick(Algorithm::ALL),
+            Traffic::Flood => {
+                let spent =
+                    Algorithm::ALL.iter().copied().filter(|algorithm| !algorithm.is_leased());
+                random.pick(&spent.collect::<Vec<_>>())
+            }
         };
         let windows = match self.traffic {
             Traffic::Flood => vec![1000, 86_400_000, 86_400_001, MAX_WINDOW_MS - 1, MAX_WINDOW_MS],
@@ -265,7 +301,7 @@ impl World {
         match self.random.below(100) {
             0..5 => self.refund(),
             5..9 => self.release(),
-            9..11 => self.hold(),
+            9..11 => self.lay(),
             11 if self.traffic != Traffic::Flood => {
                 let i = self.random.below(KEYS as u64) as usize;
                 self.delete(i);
@@ -428,7 +464,7 @@ impl World {
         let before: Vec<oracle::Key> = keys.iter().map(|&i| self.oracle[i].clone()).collect();
         let expected = oracle::call(&before, &asks, &terms);
         let answer = self.ask(&keys, &asks, &terms);
-        let peeked = self.ask(&keys, &asks, &terms);
+        let again = self.ask(&keys, &asks, &terms);
         let context = || {
             let stored: Vec<_> = keys.iter().map(|&i| &self.primary[i]).collect();
             format!(
@@ -436,7 +472,8 @@ impl World {
                 self.at
             )
         };
-        assert_eq!(peeked, answer, "{}", context());
+        assert_eq!(again, answer, "{}", context());
+        self.check_peek(&keys, &asks, &terms, &answer);
         self.check_plain(&keys, &asks, &terms, &answer);
         let Answer { decision, verdicts, effects, .. } = answer;
         assert_eq!(verdicts, expected.verdicts, "{}", context());
@@ -455,64 +492,69 @@ impl World {
         }
     }
 
+    /// Makes a call in full, on copies of the limiters.
     fn ask(&self, keys: &[usize], asks: &[Ask], terms: &Terms<'_>) -> Answer {
-        let stored = keys.iter().map(|&i| self.primary[i].as_ref());
-        let mut slots: Vec<Slot<'_>> =
-            stored.zip(asks).map(|(stored, ask)| Slot::new(stored, ask)).collect();
-        let decision = decide(&mut slots, terms);
-        let verdicts = slots.iter().map(|slot| *slot.verdict()).collect();
-        let effects: Vec<_> = slots.iter().map(Slot::effect).collect();
-        let grows = slots.iter().zip(&effects);
-        let grows = grows.map(|(slot, effect)| effect.as_ref().is_some_and(|e| slot.grows(e)));
-        let grows = grows.collect();
+        let mut copies: Vec<_> = keys.iter().map(|&i| self.primary[i].clone()).collect();
+        let mut limiters = InMemory::new(&mut copies, asks, terms.now_ms).recorded();
+        let mut heard = Heard { in_full: true, ..Heard::default() };
+        let (decision, verdict) = limiters.acquire(terms, &mut heard);
+        let effects = limiters.into_effects();
+        let applied = keys.iter().enumerate().map(|(at, _)| {
+            effects.iter().find(|(place, _)| *place == at).map(|(_, effect)| effect.clone())
+        });
+        let Heard { verdicts, effects, grows, .. } = heard;
+        assert_eq!(applied.collect::<Vec<_>>(), effects, "{}", self.at);
+        assert_eq!(verdict, verdicts[decision.binding], "{}", self.at);
         Answer { decision, verdicts, effects, grows }
+    }
+
+    /// The same by the way that changes nothing.
+    fn check_peek(&self, keys: &[usize], asks: &[Ask], terms: &Terms<'_>, whole: &Answer) {
+        let mut stored: Vec<_> = keys.iter().map(|&i| self.primary[i].clone()).collect();
+        let limiters = InMemory::new(&mut stored, asks, terms.now_ms).recorded();
+        let mut heard = Heard::default();
+        let (decision, verdict) = peek(&limiters, terms, &mut heard);
+        assert_eq!((&decision, &heard.verdicts), (&whole.decision, &whole.verdicts), "{}", self.at);
+        assert_eq!(verdict, whole.verdicts[decision.binding], "{}", self.at);
+        assert_eq!(limiters.into_effects(), [], "{}", self.at);
     }
 
     /// The short way must decide as the long one does, and be taken where it can.
     fn check_plain(&self, keys: &[usize], asks: &[Ask], terms: &Terms<'_>, whole: &Answer) {
         let at = &self.at;
         let Answer { decision, verdicts, effects, grows } = whole;
-        let stored: Vec<_> = keys.iter().filter_map(|&i| self.primary[i].clone()).collect();
-        if stored.len() < keys.len() {
-            return;
-        }
+        let stored: Vec<_> = keys.iter().map(|&i| self.primary[i].clone()).collect();
         let mut short = stored.clone();
-        let limiters = short.iter_mut().zip(asks);
-        let mut asked: Vec<_> = limiters.map(|(limiter, ask)| Asked { limiter, ask }).collect();
-        let mut told = Vec::new();
-        let decided = plain::decide(&mut asked, terms, &mut |key, one| told.push((key, one)));
-        let Some((plain_decision, verdict)) = decided else {
+        let mut limiters = InMemory::new(&mut short, asks, terms.now_ms).recorded();
+        let mut heard = Heard::default();
+        let acquired = limiters.acquire(terms, &mut heard);
+        let done = limiters.into_effects();
+        assert_eq!(acquired, (*decision, verdicts[decision.binding]), "{at}: short");
+        for (place, effect) in effects.iter().enumerate() {
+            let done = done.iter().find(|(of, _)| *of == place).map(|(_, effect)| effect);
+            assert_eq!(done, effect.as_ref(), "{at}: short");
+        }
+        let mut long = stored.clone();
+        for (limiter, effect) in long.iter_mut().zip(effects) {
+            effect.iter().for_each(|effect| limiter.get_or_insert_default().apply(effect));
+        }
+        assert_eq!(short, long, "{at}: short");
+        if heard.was_decided_in_full {
             let extended =
                 terms.upto > 1 || terms.reserve_ms > 0 || terms.force || terms.id.is_some();
             let excused = stored.iter().zip(asks).zip(grows).any(|((stored, ask), grows)| {
+                let Some(stored) = stored else { return true };
                 let same_rule = stored.rule() == Some(ask.rule);
                 let asks_more = ask.cost != 1 || ask.block_ms > 0 || ask.shadow;
-                let is_held = stored.holds().end_ms() > self.now_ms;
+                let is_laid = stored.laid().end_ms() > self.now_ms;
                 let leases = ask.rule.algorithm() == Algorithm::Concurrency;
-                !same_rule || asks_more || is_held || leases || *grows
+                !same_rule || asks_more || is_laid || leases || *grows
             });
             assert!(extended || excused, "{at}: not plain");
-            assert_eq!(short, stored, "{at}: changed, though not plain");
-            return;
-        };
-        assert_eq!(&plain_decision, decision, "{at}: plain");
-        assert_eq!(&verdict, &verdicts[decision.binding], "{at}: plain");
-        let lacks_room = |key: &usize| verdicts[*key].granted == 0;
-        let expected: Vec<usize> = match decision.granted {
-            0 => (0..keys.len()).filter(lacks_room).collect(),
-            _ => (0..keys.len()).collect(),
-        };
-        assert_eq!(told.iter().map(|(key, _)| *key).collect::<Vec<_>>(), expected, "{at}: plain");
-        for (key, taken) in &told {
-            let told = taken
-                .map(|taken| plain::effect(&short[*key], &asks[*key].rule, &taken, terms.now_ms));
-            assert_eq!(told, effects[*key], "{at}: plain");
+        } else {
+            let denying = (0..keys.len()).filter(|key| verdicts[*key].granted == 0);
+            assert_eq!(heard.denied_by, denying.collect::<Vec<_>>(), "{at}: short");
         }
-        let mut long = stored;
-        for (limiter, effect) in long.iter_mut().zip(effects) {
-            effect.iter().for_each(|effect| limiter.apply(effect));
-        }
-        assert_eq!(short, long, "{at}: plain");
     }
 
     /// What holds of a key that was just written.
@@ -524,9 +566,9 @@ impl World {
         // A key that a replica lost is made anew with this one.
         let ttl = self.ttl[i].unwrap_or_else(|| panic!("{at}: no TTL"));
         assert!(ttl >= limiter.expire_at_ms(), "{at}: another TTL follows from the state");
-        assert_eq!(limiter.holds().blocked_until_ms, self.oracle[i].blocked_until, "{at}");
-        assert_eq!(limiter.holds().exempt_until_ms, self.oracle[i].exempt_until, "{at}");
-        if let rl_core::limiter::State::Sliding(log) = limiter.state() {
+        assert_eq!(limiter.laid().blocked_until_ms, self.oracle[i].blocked_until, "{at}");
+        assert_eq!(limiter.laid().exempt_until_ms, self.oracle[i].exempt_until, "{at}");
+        if let rl_core::algorithm::State::Sliding(log) = limiter.state() {
             assert_eq!(Some(log.entries() as usize), self.oracle[i].entries(), "{at}: {ask:?}");
         }
     }
@@ -563,22 +605,22 @@ impl World {
         }
     }
 
-    fn hold(&mut self) {
+    fn lay(&mut self) {
         let i = self.random.below(KEYS as u64) as usize;
         let for_ms = self.random.pick(&[0, 0, 1, 10, 1000, 100_000]);
         let until = if for_ms == 0 { 0 } else { self.now_ms + for_ms };
         let (kind, held) = if self.random.percent(50) {
-            (Hold::Block, &mut self.oracle[i].blocked_until)
+            (Lay::Block, &mut self.oracle[i].blocked_until)
         } else {
-            (Hold::Exempt, &mut self.oracle[i].exempt_until)
+            (Lay::Exempt, &mut self.oracle[i].exempt_until)
         };
         let changes = *held != until;
         *held = until;
         if changes {
             self.oracle[i].laid = self.now_ms;
         }
-        let effect = hold(self.primary[i].as_ref(), kind, for_ms, self.now_ms);
-        assert_eq!(effect.is_some(), changes, "{}: hold", self.at);
+        let effect = lay(self.primary[i].as_ref(), kind, for_ms, self.now_ms);
+        assert_eq!(effect.is_some(), changes, "{}: lay", self.at);
         if let Some(effect) = effect {
             self.apply(i, &effect);
         }

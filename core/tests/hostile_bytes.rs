@@ -3,17 +3,19 @@
 //! A value can come from a broken disk, a `RESTORE` of somebody else's making, or a later version. Overflow
 //! checks are on in tests, so arithmetic that a forged number would overflow panics here.
 
+use std::slice;
+
 use proptest::prelude::*;
-use rl_core::codec::{
-    Payload, decode_limiter, decode_payload, encode_effect, encode_limiter, encode_whole,
-};
-use rl_core::decision::{Ask, Slot, Terms, decide};
+use rl_core::decision::{Ask, Decision, Part, Terms, Verdict};
 use rl_core::effect::Effect;
+use rl_core::in_memory::{InMemory, peek_one};
 use rl_core::limiter::Limiter;
-use rl_core::manage::{Hold, hold, refund, release};
-use rl_core::plain::{self, Asked};
+use rl_core::limiters::Observer;
+use rl_core::manage::{Lay, lay, refund, release};
 use rl_core::rule::{Algorithm, MAX_IN_USE, MAX_PERMITS, MAX_TIME_MS, MAX_WINDOW_MS, Rule, Shape};
-use rl_core::varint;
+use rl_core::stored::effect::{Payload, decode_payload, encode_effect, encode_whole};
+use rl_core::stored::limiter::{decode_limiter, encode_limiter};
+use rl_core::stored::varint;
 
 const NOW_MS: i64 = 1_700_000_000_123;
 const IDS: [&[u8]; 3] = [b"a", b"somebody", &[0xff; 40]];
@@ -52,29 +54,45 @@ fn encoded_effect(effect: &Effect) -> Vec<u8> {
     bytes
 }
 
+/// Has the call decided in full, and asks what the limiter would need for it.
+struct InFull;
+
+impl Observer for InFull {
+    fn wants_answers(&self) -> bool {
+        true
+    }
+
+    fn denied_by(&mut self, _: usize) {}
+
+    fn decided(&mut self, _: &Decision, parts: &[Part<'_>]) {
+        for part in parts {
+            let _ = part.effect().is_some_and(|effect| part.grows(&effect));
+        }
+    }
+}
+
 /// A caller's whole command, with what is promised of any answer. Returns what it did.
-fn call(limiter: &mut Limiter, ask: Ask, terms: &Terms<'_>) -> Option<Effect> {
+fn call(limiter: &mut Limiter, ask: Ask, terms: &Terms<'_>) -> Vec<Effect> {
     if let Some((pulled, _)) = limiter.pull_back(terms.now_ms) {
         *limiter = pulled;
     }
-    let mut slots = [Slot::new(Some(limiter), &ask)];
-    let decision = decide(&mut slots, terms);
-    let verdict = *slots[0].verdict();
+    let stored = [Some(limiter.clone())];
+    let make = |acquire: &mut dyn FnMut(&mut InMemory<'_>) -> (Decision, Verdict)| {
+        let mut limiters = stored.clone();
+        let mut call = InMemory::new(&mut limiters, slice::from_ref(&ask), terms.now_ms).recorded();
+        let answer = acquire(&mut call);
+        let effects: Vec<_> = call.into_effects().into_iter().map(|(_, effect)| effect).collect();
+        (answer, effects, limiters)
+    };
+    let in_full = make(&mut |call| call.acquire(terms, &mut InFull));
+    assert_eq!(make(&mut |call| call.acquire(terms, &mut ())), in_full);
+    let ((decision, verdict), effects, [after]) = in_full;
     assert!(decision.granted <= terms.upto && decision.binding == 0);
     assert!(verdict.remaining <= verdict.limit, "{verdict:?}");
     assert!((-1..=MAX_TIME_MS).contains(&verdict.retry_after_ms), "{verdict:?}");
     assert!((0..=MAX_TIME_MS).contains(&verdict.reset_after_ms), "{verdict:?}");
-    let effect = slots[0].effect();
-    let mut short = limiter.clone();
-    let mut taken = None;
-    let mut asked = [Asked { limiter: &mut short, ask: &ask }];
-    if let Some(plain) = plain::decide(&mut asked, terms, &mut |_, one| taken = one) {
-        assert_eq!(plain, (decision, verdict));
-        let told = taken.map(|taken| plain::effect(&short, &ask.rule, &taken, terms.now_ms));
-        assert_eq!(told, effect);
-    }
     if decision.has_lapsed(terms) {
-        assert_eq!(effect, None);
+        assert_eq!(effects, []);
     } else if decision.granted == 0 && !terms.force && terms.now_ms <= NOW_MS {
         assert_ne!(verdict.retry_after_ms, 0);
         // The wait is true of a forged limiter as well, unless it saturated.
@@ -82,23 +100,16 @@ fn call(limiter: &mut Limiter, ask: Ask, terms: &Terms<'_>) -> Option<Effect> {
         let saturated = due_ms >= MAX_TIME_MS;
         // Who only renews is told when there is room, which its lease may not last for.
         let lasts = !terms.only_renew;
-        if verdict.retry_after_ms > 0 && !saturated && effect.is_none() && lasts {
+        if verdict.retry_after_ms > 0 && !saturated && effects.is_empty() && lasts {
             for (ms, granted) in [(verdict.retry_after_ms, 1), (verdict.retry_after_ms - 1, 0)] {
-                let mut slots = [Slot::new(Some(limiter), &ask)];
                 let later = Terms { now_ms: terms.now_ms + ms, upto: 1, ..*terms };
-                assert_eq!(
-                    decide(&mut slots, &later).granted,
-                    granted,
-                    "{limiter:?} {ask:?} {later:?}"
-                );
+                let (decision, _) = peek_one(&stored[0], &ask, &later);
+                assert_eq!(decision.granted, granted, "{limiter:?} {ask:?} {later:?}");
             }
         }
     }
-    if let Some(effect) = &effect {
-        slots[0].grows(effect);
-        limiter.apply(effect);
-    }
-    effect
+    *limiter = after.expect("it stays");
+    effects
 }
 
 /// Everything that can be done to a limiter, on a copy each.
@@ -142,9 +153,9 @@ fn exercise(limiter: &Limiter) {
                 managed.apply(&effect);
             }
         }
-        for kind in [Hold::Block, Hold::Exempt] {
+        for kind in [Lay::Block, Lay::Exempt] {
             for for_ms in [0, 1, MAX_WINDOW_MS] {
-                if let Some(effect) = hold(Some(&managed), kind, for_ms, now_ms) {
+                if let Some(effect) = lay(Some(&managed), kind, for_ms, now_ms) {
                     managed.apply(&effect);
                 }
             }
@@ -181,7 +192,7 @@ fn samples() -> (Vec<Limiter>, Vec<Effect>) {
         effects.extend(refund(&limiter, 2, NOW_MS));
         effects.extend(release(&limiter, IDS[0], NOW_MS - 800));
         effects.extend(limiter.pull_back(NOW_MS - 5000).map(|(_, effect)| effect));
-        effects.extend(hold(Some(&limiter), Hold::Exempt, 60_000, NOW_MS));
+        effects.extend(lay(Some(&limiter), Lay::Exempt, 60_000, NOW_MS));
         if i % 3 == 0 {
             limiter.apply(effects.last().unwrap());
             limiters.push(limiter.clone());
@@ -281,7 +292,7 @@ fn any_effect_on_any_limiter() {
 
 #[test]
 fn other_versions_are_refused_as_such() {
-    use rl_core::codec::DecodeError;
+    use rl_core::stored::reader::DecodeError;
     for version in (0..=255).filter(|version| *version != 2) {
         assert_eq!(decode_limiter(&[version, 0]), Err(DecodeError::Version(version)));
     }

@@ -1,19 +1,16 @@
 //! What users are promised, checked from the outside: by the clock and by lists of what was granted, never by
 //! looking into a limiter.
 
+use std::slice;
+
 use proptest::prelude::*;
-use rl_core::decision::{Ask, Slot, Terms, Verdict, decide};
-use rl_core::limiter::{Limiter, State};
+use rl_core::algorithm::State;
+use rl_core::decision::{Ask, Terms, Verdict};
+use rl_core::in_memory::{InMemory, acquire_one, peek_one};
+use rl_core::limiter::Limiter;
 use rl_core::manage::refund;
 use rl_core::rule::{Algorithm, Rule, Shape};
 
-const ALGORITHMS: [Algorithm; 5] = [
-    Algorithm::Sliding,
-    Algorithm::Bucket,
-    Algorithm::Fixed,
-    Algorithm::Counter,
-    Algorithm::Concurrency,
-];
 const DAY_MS: i64 = 86_400_000;
 const START_MS: i64 = 1_700_000_000_123;
 
@@ -26,7 +23,7 @@ fn bucket(window_ms: i64, limit: u64, burst: u64) -> Rule {
     Rule::new(Algorithm::Bucket, window_ms, limit, shape).unwrap()
 }
 
-/// What a bucket holds: its burst, or what a millisecond brings if that is more.
+/// What a bucket holds at most: its burst, or what a millisecond brings if that is more.
 fn most(window_ms: i64, limit: u64, burst: u64) -> u64 {
     let a_millisecond = (1..).find(|permits| permits * window_ms as u64 >= limit).unwrap();
     burst.max(a_millisecond)
@@ -42,23 +39,12 @@ fn at(now_ms: i64) -> Terms<'static> {
 
 /// Asks without taking.
 fn peek(limiter: &Option<Limiter>, ask: Ask, terms: &Terms<'_>) -> Verdict {
-    let mut slots = [Slot::new(limiter.as_ref(), &ask)];
-    decide(&mut slots, terms);
-    *slots[0].verdict()
+    peek_one(limiter, &ask, terms).1
 }
 
 /// Asks and takes, as a command does.
 fn acquire(limiter: &mut Option<Limiter>, ask: Ask, terms: &Terms<'_>) -> Verdict {
-    if let Some((pulled, _)) = limiter.as_ref().and_then(|l| l.pull_back(terms.now_ms)) {
-        *limiter = Some(pulled);
-    }
-    let mut slots = [Slot::new(limiter.as_ref(), &ask)];
-    decide(&mut slots, terms);
-    let (verdict, effect) = (*slots[0].verdict(), slots[0].effect());
-    if let Some(effect) = effect {
-        limiter.get_or_insert_default().apply(&effect);
-    }
-    verdict
+    acquire_one(limiter, &ask, terms).1
 }
 
 /// What RL.REFUND does.
@@ -83,7 +69,7 @@ fn drain(limiter: &mut Option<Limiter>, rule: Rule, now_ms: i64) -> u64 {
 }
 
 fn any_algorithm() -> impl Strategy<Value = Algorithm> {
-    prop::sample::select(&ALGORITHMS[..])
+    prop::sample::select(Algorithm::ALL)
 }
 
 fn any_rule() -> impl Strategy<Value = Rule> {
@@ -173,10 +159,9 @@ proptest! {
         let now_ms = states.iter().map(|(_, now_ms)| *now_ms).max().unwrap();
         let asks: Vec<_> = rules.iter().map(|(rule, cost, _)| ask(*rule, *cost)).collect();
         let decide_at = |now_ms| {
-            let slots = states.iter().zip(&asks);
-            let mut slots: Vec<_> =
-                slots.map(|((limiter, _), ask)| Slot::new(limiter.as_ref(), ask)).collect();
-            decide(&mut slots, &Terms { resolution: 16, ..at(now_ms) })
+            let mut limiters: Vec<_> = states.iter().map(|(limiter, _)| limiter.clone()).collect();
+            let terms = Terms { resolution: 16, ..at(now_ms) };
+            InMemory::new(&mut limiters, &asks, now_ms).acquire(&terms, &mut ()).0
         };
         let decision = decide_at(now_ms);
         if decision.granted == 0 && decision.retry_after_ms > 0 {
@@ -192,11 +177,13 @@ proptest! {
         let five = rule(algorithm, window_ms, 5);
         let (limiter, now_ms) = after([five; 2], &calls, 16);
         let ask = ask(five, 1000);
-        let mut slots = [Slot::new(limiter.as_ref(), &ask)];
         let terms = Terms { resolution: 16, ..at(now_ms) };
-        prop_assert_eq!(decide(&mut slots, &terms).granted, 0);
-        prop_assert_eq!(slots[0].effect(), None);
-        prop_assert_eq!(slots[0].verdict().retry_after_ms, -1);
+        let mut limiters = [limiter];
+        let mut call = InMemory::new(&mut limiters, slice::from_ref(&ask), now_ms).recorded();
+        let (decision, verdict) = call.acquire(&terms, &mut ());
+        prop_assert_eq!(decision.granted, 0);
+        prop_assert_eq!(call.into_effects(), []);
+        prop_assert_eq!(verdict.retry_after_ms, -1);
     }
 
     #[test]
@@ -544,7 +531,7 @@ fn reservations_come_due_at_the_rate() {
 
 #[test]
 fn denials_cost_nothing_and_a_raised_limit_helps_at_once() {
-    for algorithm in ALGORITHMS {
+    for &algorithm in Algorithm::ALL {
         for limit in [1, 5, 40] {
             let small = rule(algorithm, 10_000, limit);
             let mut limiter = None;
@@ -576,4 +563,39 @@ fn a_fixed_day_turns_over_at_midnight_of_its_zone() {
     assert_eq!(drain(&mut limiter, rule, midnight_ms), 3);
     let denied = acquire(&mut limiter, ask(rule, 1), &at(midnight_ms));
     assert_eq!((denied.granted, denied.retry_after_ms), (0, DAY_MS));
+}
+
+#[test]
+fn what_is_relocated_part_by_part_stays_the_same() {
+    for &algorithm in Algorithm::ALL {
+        let rule = rule(algorithm, DAY_MS, 3000);
+        let mut limiter = None;
+        for n in 0..3000 {
+            let id = format!("lease-{n}");
+            let terms = Terms { id: Some(id.as_bytes()), ..at(START_MS + n) };
+            assert_eq!(acquire(&mut limiter, ask(rule, 1), &terms).granted, 1, "{algorithm:?}");
+        }
+        let mut limiter = limiter.unwrap();
+        let before = limiter.clone();
+        let mut sizes = Vec::new();
+        assert!(limiter.each_part(0, |part| {
+            *part = part.clone();
+            sizes.push(part.len());
+            true
+        }));
+        assert_eq!(limiter, before, "{algorithm:?}");
+        assert!(sizes.iter().sum::<usize>() <= limiter.heap_bytes(), "{algorithm:?}");
+        assert!(sizes.len() < limiter.allocations(), "{algorithm:?}");
+        assert_eq!(sizes.is_empty(), limiter.heap_bytes() == 0, "{algorithm:?}");
+        // A caller that stops goes on where it stopped.
+        for from in 0..=sizes.len() {
+            let mut seen = Vec::new();
+            let is_done = limiter.each_part(from, |part| {
+                seen.push(part.len());
+                false
+            });
+            assert_eq!(seen, &sizes[from..][..usize::from(from < sizes.len())], "{algorithm:?}");
+            assert_eq!(is_done, from == sizes.len(), "{algorithm:?}");
+        }
+    }
 }

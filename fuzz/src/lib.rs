@@ -1,11 +1,14 @@
 //! What the targets share: everything that can be done to a limiter, with what must hold afterwards.
 
-use rl_core::codec::{decode_limiter, encode_limiter};
-use rl_core::decision::{Ask, Slot, Terms, decide};
+use std::slice;
+
+use rl_core::stored::limiter::{decode_limiter, encode_limiter};
+use rl_core::decision::{Ask, Decision, Part, Terms};
+use rl_core::in_memory::{InMemory, acquire_one};
 use rl_core::effect::Effect;
 use rl_core::limiter::Limiter;
-use rl_core::manage::{Hold, hold, refund, release};
-use rl_core::plain::{self, Asked};
+use rl_core::limiters::Observer;
+use rl_core::manage::{Lay, lay, refund, release};
 use rl_core::rule::{Algorithm, MAX_IN_USE, MAX_PERMITS, MAX_TIME_MS, MAX_WINDOW_MS, Rule, Shape};
 
 /// The time at which everything happens, unless it happens at the edges of time.
@@ -41,37 +44,45 @@ fn pull_back(limiter: &mut Limiter, now_ms: i64) {
     }
 }
 
+/// Has the call decided in full, and asks what the limiter would need for it.
+struct InFull;
+
+impl Observer for InFull {
+    fn wants_answers(&self) -> bool {
+        true
+    }
+
+    fn denied_by(&mut self, _: usize) {}
+
+    fn decided(&mut self, _: &Decision, parts: &[Part<'_>]) {
+        for part in parts {
+            let _ = part.effect().is_some_and(|effect| part.grows(&effect));
+        }
+    }
+}
+
 /// One call, with what is promised of any answer.
 fn call(limiter: &mut Limiter, ask: Ask, terms: &Terms<'_>) {
     pull_back(limiter, terms.now_ms);
-    let mut short = limiter.clone();
-    plain::decide(&mut [Asked { limiter: &mut short, ask: &ask }], terms, &mut |_, _| {});
-    assert_stable(&short);
-    let mut slots = [Slot::new(Some(limiter), &ask)];
-    let decision = decide(&mut slots, terms);
-    let verdict = *slots[0].verdict();
+    let mut short = Some(limiter.clone());
+    let answer = acquire_one(&mut short, &ask, terms);
+    let mut limiters = [Some(limiter.clone())];
+    let mut call = InMemory::new(&mut limiters, slice::from_ref(&ask), terms.now_ms);
+    let (decision, verdict) = call.acquire(terms, &mut InFull);
+    assert_eq!((answer, &short), ((decision, verdict), &limiters[0]));
     assert!(decision.granted <= terms.upto && decision.binding == 0);
     assert!(verdict.remaining <= verdict.limit, "{verdict:?}");
     assert!((-1..=MAX_TIME_MS).contains(&verdict.retry_after_ms), "{verdict:?}");
     assert!((0..=MAX_TIME_MS).contains(&verdict.reset_after_ms), "{verdict:?}");
-    let effect = slots[0].effect();
-    if let Some(effect) = &effect {
-        slots[0].grows(effect);
-    }
-    apply(limiter, effect);
+    *limiter = short.expect("it stays");
+    assert_stable(limiter);
 }
 
 fn rules() -> Vec<Rule> {
     let mut rules = Vec::new();
-    for algorithm in [
-        Algorithm::Sliding,
-        Algorithm::Bucket,
-        Algorithm::Fixed,
-        Algorithm::Counter,
-        Algorithm::Concurrency,
-    ] {
+    for algorithm in Algorithm::ALL {
         for (window_ms, limit) in [(1000, 50), (MAX_WINDOW_MS, MAX_PERMITS), (1, 1), (1000, 0)] {
-            rules.extend(Rule::new(algorithm, window_ms, limit, Shape::default()));
+            rules.extend(Rule::new(*algorithm, window_ms, limit, Shape::default()));
         }
     }
     rules
@@ -85,15 +96,15 @@ pub fn exercise(limiter: &Limiter) {
             let algorithm = rule.algorithm();
             let ask = Ask { rule, cost: 1, block_ms: 0, shadow: false };
             let dear = Ask { cost: MAX_PERMITS, block_ms: MAX_WINDOW_MS, ..ask };
-            let id = (algorithm == Algorithm::Concurrency).then_some(&b"id"[..]);
+            let id = algorithm.is_leased().then_some(&b"id"[..]);
             let terms = Terms { now_ms, resolution: 16, id, ..Terms::default() };
             let mut used = limiter.clone();
             call(&mut used, ask, &terms);
             call(&mut used, ask, &Terms { upto: MAX_PERMITS, ..terms });
-            if algorithm == Algorithm::Bucket {
+            if algorithm.can_reserve() {
                 call(&mut used, ask, &Terms { reserve_ms: MAX_WINDOW_MS, ..terms });
             }
-            call(&mut used, dear, &Terms { force: algorithm != Algorithm::Concurrency, ..terms });
+            call(&mut used, dear, &Terms { force: !algorithm.is_leased(), ..terms });
             call(&mut used, Ask { cost: 0, ..ask }, &terms);
             call(&mut used, ask, &Terms { only_renew: id.is_some(), ..terms });
         }
@@ -106,8 +117,8 @@ pub fn exercise(limiter: &Limiter) {
         }
         let effect = release(&managed, b"id", now_ms);
         apply(&mut managed, effect);
-        for (kind, for_ms) in [(Hold::Block, 0), (Hold::Block, MAX_WINDOW_MS), (Hold::Exempt, 1)] {
-            let effect = hold(Some(&managed), kind, for_ms, now_ms);
+        for (kind, for_ms) in [(Lay::Block, 0), (Lay::Block, MAX_WINDOW_MS), (Lay::Exempt, 1)] {
+            let effect = lay(Some(&managed), kind, for_ms, now_ms);
             apply(&mut managed, effect);
         }
     }

@@ -4,7 +4,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rl_core::codec::{Payload, decode_limiter, decode_payload, encode_effect};
+use rl_core::stored::effect::{Payload, decode_payload, encode_effect};
+use rl_core::stored::limiter::decode_limiter;
 use rl_fuzz::{assert_stable, exercise};
 
 fn split(data: &[u8]) -> Option<(&[u8], &[u8])> {

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rl_core::codec::decode_limiter;
+use rl_core::stored::limiter::decode_limiter;
 use rl_fuzz::exercise;
 
 fuzz_target!(|data: &[u8]| {

@@ -7,7 +7,8 @@ use libfuzzer_sys::fuzz_target;
 use rl_core::decision::Ask;
 use rl_core::grammar::integer;
 use rl_core::grammar::operator::parse_policy_set;
-use rl_core::policy::{Policies, encode};
+use rl_core::policies::Policies;
+use rl_core::stored::policies::encode;
 use rl_core::rule::{Algorithm, Rule, Shape};
 use rl_fuzz::NOW_MS;
 

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use rl_core::grammar::acquire::parse_acquire;
-use rl_core::grammar::by_hand::{parse_hold, parse_refund, parse_release};
+use rl_core::grammar::by_hand::{parse_lay, parse_refund, parse_release};
 use rl_core::grammar::error::RequestError;
 use rl_core::grammar::operator::{parse_policy_set, parse_top};
 use rl_core::grammar::remembered::Table;
@@ -64,7 +64,7 @@ fuzz_target!(|data: &[u8]| {
     }
     check(parse_refund(args));
     check(parse_release(args));
-    check(parse_hold(args));
+    check(parse_lay(args));
     check(parse_top(args));
     check(parse_policy_set(args));
 });

@@ -90,7 +90,7 @@ pub struct Options {
     #[arg(
         long,
         value_name = "N",
-        default_value_t = rl_core::sliding::DEFAULT_RESOLUTION,
+        default_value_t = rl_core::algorithm::sliding::DEFAULT_RESOLUTION,
         value_parser = clap::value_parser!(u32).range(16..=65_536)
     )]
     pub resolution: u32,

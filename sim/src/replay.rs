@@ -1,7 +1,9 @@
 //! Replays requests on the decision of `rl-core`, with the times of the log as the clock.
 
-use rl_core::decision::{Ask, Slot, Terms, decide};
+use rl_core::decision::{Ask, Decision, Part, Terms};
+use rl_core::in_memory::{InMemory, acquire_one};
 use rl_core::limiter::Limiter;
+use rl_core::limiters::Observer;
 
 use crate::log::{Column, Log};
 use crate::rule::Simulated;
@@ -67,16 +69,11 @@ pub fn replay_key(
     resolution: u32,
     mut each: impl FnMut(&Request, Option<i64>) -> bool,
 ) -> bool {
-    let mut limiter = Limiter::default();
+    let mut limiter = None;
     for request in stream.requests(key) {
         let ask = rule.ask_for(request.cost);
         let terms = Terms { now_ms: request.time_ms, resolution, ..Terms::default() };
-        let mut slots = [Slot::new(Some(&limiter), &ask)];
-        let decision = decide(&mut slots, &terms);
-        let [slot] = slots;
-        if let Some(effect) = slot.effect() {
-            limiter.apply(&effect);
-        }
+        let (decision, _) = acquire_one(&mut limiter, &ask, &terms);
         let refused = (decision.granted == 0).then_some(decision.retry_after_ms);
         if !each(&request, refused) {
             return false;
@@ -109,8 +106,8 @@ pub fn replay(log: &Log, stream: &Stream, rule: &Simulated, resolution: u32) -> 
 pub fn replay_together(log: &Log, rules: &[Simulated], resolution: u32) -> Together {
     let columns: Vec<&Column> = rules.iter().map(|rule| log.column(rule.by)).collect();
     let names = |column: &&Column| column.names.len();
-    let mut limiters: Vec<Vec<Limiter>> =
-        columns.iter().map(|column| vec![Limiter::default(); names(column)]).collect();
+    let mut limiters: Vec<Vec<Option<Limiter>>> =
+        columns.iter().map(|column| vec![None; names(column)]).collect();
     let shares = columns.iter().map(|column| Share {
         refused: 0,
         alone: 0,
@@ -121,36 +118,56 @@ pub fn replay_together(log: &Log, rules: &[Simulated], resolution: u32) -> Toget
         waits: Waits::default(),
         shares: shares.collect(),
     };
-    // What concerns the present request: a rule's index, the key's and what is asked.
-    let mut asks: Vec<(usize, usize, Ask)> = Vec::with_capacity(rules.len());
+    // Of the present request: the rules that concern it, each with the key; their limiters and what
+    // is asked of these.
+    let mut keys: Vec<(usize, usize)> = Vec::with_capacity(rules.len());
+    let mut asks: Vec<Ask> = Vec::with_capacity(rules.len());
+    let mut concerned: Vec<Option<Limiter>> = Vec::with_capacity(rules.len());
     for (at, now_ms) in log.times_ms.iter().copied().enumerate() {
+        keys.clear();
         asks.clear();
         for (i, (rule, column)) in rules.iter().zip(&columns).enumerate() {
             if column.ids[at] != Column::NONE {
-                asks.push((i, column.ids[at] as usize, rule.ask_for(log.costs[at])));
+                keys.push((i, column.ids[at] as usize));
+                asks.push(rule.ask_for(log.costs[at]));
             }
         }
         if asks.is_empty() {
             continue;
         }
+        concerned.extend(keys.iter().map(|(i, id)| limiters[*i][*id].take()));
         let terms = Terms { now_ms, resolution, ..Terms::default() };
-        let slots = asks.iter().map(|(i, id, ask)| Slot::new(Some(&limiters[*i][*id]), ask));
-        let mut slots: Vec<Slot<'_>> = slots.collect();
-        let decision = decide(&mut slots, &terms);
-        let lacks: Vec<bool> = slots.iter().map(Slot::lacks_room).collect();
-        let effects: Vec<_> = slots.iter().map(Slot::effect).collect();
-        for ((i, id, _), effect) in asks.iter().zip(effects) {
-            if let Some(effect) = effect {
-                limiters[*i][*id].apply(&effect);
-            }
-        }
+        let mut refusing = Refusing::default();
+        let (decision, _) =
+            InMemory::new(&mut concerned, &asks, now_ms).acquire(&terms, &mut refusing);
+        keys.iter().zip(concerned.drain(..)).for_each(|((i, id), limiter)| {
+            limiters[*i][*id] = limiter;
+        });
         if decision.granted == 0 {
-            let refusing = asks.iter().zip(&lacks).filter(|(_, lacks)| **lacks);
-            let refusing = refusing.map(|((i, id, _), _)| (*i, *id));
+            let refusing = refusing.0.iter().filter_map(|place| keys.get(*place)).copied();
             together.refuse(at, decision.retry_after_ms, refusing);
         }
     }
     together
+}
+
+/// The limiters that refuse a call, by their place in it.
+#[derive(Default)]
+struct Refusing(Vec<usize>);
+
+impl Observer for Refusing {
+    fn wants_answers(&self) -> bool {
+        false
+    }
+
+    fn denied_by(&mut self, place: usize) {
+        self.0.push(place);
+    }
+
+    fn decided(&mut self, _: &Decision, parts: &[Part<'_>]) {
+        let lacking = parts.iter().enumerate().filter(|(_, part)| part.lacks_room());
+        self.0 = lacking.map(|(place, _)| place).collect();
+    }
 }
 
 impl Together {

@@ -10,6 +10,7 @@ use rl_core::decision::Ask;
 use rl_core::grammar::Word;
 use rl_core::grammar::error::RequestError;
 use rl_core::grammar::rules::{Form, parse_rules};
+use rl_core::numbers::Own;
 use rl_core::rule::{Algorithm, MAX_PERMITS, Rule, Shape};
 
 /// What makes the key of a request.
@@ -85,8 +86,8 @@ pub enum RuleProblem {
     Grammar(RequestError),
     /// An option of a call, not of a rule.
     NotARule,
-    /// `ALGO concurrency`.
-    Concurrency,
+    /// An algorithm of leases.
+    Leased(Algorithm),
 }
 
 impl std::error::Error for RuleProblem {}
@@ -105,8 +106,10 @@ impl fmt::Display for RuleProblem {
                 "a rule has WINDOW, LIMIT, ALGO, BURST, OFFSET, BLOCK, COST and NAME, the other \
                  options belong to a call",
             ),
-            RuleProblem::Concurrency => f.write_str(
-                "ALGO concurrency counts permits held, and a log does not tell for how long",
+            RuleProblem::Leased(algorithm) => write!(
+                f,
+                "ALGO {} counts permits held, and a log does not tell for how long",
+                algorithm.word()
             ),
         }
     }
@@ -128,9 +131,12 @@ impl FromStr for Simulated {
             pair.map(|pair| pair[1])
         };
         let rule = &ask.rule;
-        let leaky = value_of(Word::Algo).is_some_and(|algo| algo.eq_ignore_ascii_case("leaky"));
+        let algorithm = rule.algorithm();
+        let alias = algorithm.alias().filter(|_| algorithm.own() == Own::Burst);
+        let is_alias =
+            |word: &str| alias.is_some_and(|(alias, _)| word.eq_ignore_ascii_case(alias));
         let burst = match value_of(Word::Burst) {
-            _ if leaky => Burst::Stays(rule.burst()),
+            _ if value_of(Word::Algo).is_some_and(is_alias) => Burst::Stays(rule.burst()),
             None => Burst::IsLimit,
             Some(_) if rule.limit() == 0 || rule.burst() == 1 => Burst::Stays(rule.burst()),
             Some(_) => Burst::Scales { burst: rule.burst(), limit: rule.limit() },
@@ -146,15 +152,16 @@ fn parse_ask(words: &[&str]) -> Result<Ask, RuleProblem> {
     let mut asks = Vec::new();
     let options = parse_rules(text.as_bytes(), Form::AcquireX, &mut |rule| asks.push(rule.ask));
     options.map_err(|error| match *error {
-        RequestError::Required { word: Word::Id, .. } => RuleProblem::Concurrency,
+        RequestError::Required { word: Word::Id, by } => RuleProblem::Leased(by),
         error => RuleProblem::Grammar(error),
     })?;
     let [ask] = asks[..] else {
         let (keys, rules) = (1, asks.len());
         return Err(RuleProblem::Grammar(RequestError::RuleCount { keys, rules }));
     };
-    if ask.rule.algorithm() == Algorithm::Concurrency {
-        return Err(RuleProblem::Concurrency);
+    let algorithm = ask.rule.algorithm();
+    if algorithm.is_leased() {
+        return Err(RuleProblem::Leased(algorithm));
     }
     // Options of a call come after its rule, so the first of them is where a pair would begin.
     match words.chunks(2).flat_map(<[&str]>::first).all(|word| belongs_to_rule(word)) {
@@ -180,7 +187,7 @@ impl Simulated {
         let rule = &self.ask.rule;
         let shape = Shape {
             burst: self.burst_at(limit),
-            offset_ms: (rule.algorithm() == Algorithm::Fixed).then_some(rule.offset_ms()),
+            offset_ms: (rule.algorithm().own() == Own::Offset).then_some(rule.offset_ms()),
         };
         let rule = Rule::new(rule.algorithm(), rule.window_ms(), limit, shape).ok()?;
         Some(Simulated { ask: Ask { rule, ..self.ask }, ..self.clone() })

@@ -1,21 +1,37 @@
-//! `RL.INFO`: what a limiter tells about itself.
+//! `RL.INFO`: the report of a limiter about itself.
 
 use rl_core::status::Status;
 
-use crate::call::{Call, Command, Failure};
-use crate::keys::Access;
-use crate::limiters::Limiters;
+use crate::call::Call;
+use crate::command::Command;
+use crate::entry::{Docs, Entry, KEY, KeyRange, READ};
+use crate::failure::Failure;
+use crate::key::Access;
+use crate::open_keys::OpenKeys;
 use crate::top;
 
-/// See the file's head.
+/// The command `RL.INFO`.
 pub struct Info;
 
 impl Command for Info {
+    const ENTRY: Entry = Entry {
+        name: c"rl.info",
+        flags: c"readonly fast",
+        keys: KeyRange::first(READ),
+        docs: Docs {
+            summary: c"Tells the rule and the state of a limiter",
+            complexity: c"O(1), O(N) for leases and old entries of a log",
+            arity: 2,
+            args: &[KEY],
+        },
+    };
+
     fn run(call: &Call) -> Result<(), Failure> {
         let now_ms = call.now_ms();
-        let mut limiters = Limiters::new(call);
-        limiters.open(1, Access::Read, now_ms)?;
-        match limiters.get(0) {
+        let mut keys = OpenKeys::new(call);
+        keys.open(1, Access::Read)?;
+        let corrections = keys.corrections(now_ms);
+        match corrections.or(0, keys.limiter(0)) {
             None => call.reply_null(),
             Some(limiter) => {
                 let denied_recently = top::denied_recently(call, 0, now_ms);
@@ -26,7 +42,7 @@ impl Command for Info {
     }
 }
 
-/// Fields of later versions come behind these.
+/// Later versions add their fields after these.
 fn reply(call: &Call, status: &Status, denied_recently: u64) {
     let rule = status.rule;
     let numbers = [
@@ -43,7 +59,7 @@ fn reply(call: &Call, status: &Status, denied_recently: u64) {
     ];
     call.reply_map(1 + numbers.len());
     call.reply_string("algo");
-    call.reply_string(rule.map_or("none", |rule| rule.algorithm().name()));
+    call.reply_string(rule.map_or("none", |rule| rule.algorithm().word()));
     for (name, number) in numbers {
         call.reply_string(name);
         call.reply_integers(&[number]);

@@ -1,17 +1,37 @@
-//! `RL.POLICY SET|GET|DEL|LIST|HELP` and `RL.TOP`: for operators.
+//! `RL.POLICY SET|GET|DEL|LIST|HELP`: numbers by which an operator replaces those that
+//! applications send.
 //!
-//! What a replica gets is `RL._POLICY`: what is set for each name that changed, with absolute
-//! times.
+//! Replicas get `RL._POLICY`: the policies of each name that changed, with absolute times.
 
+use redis_module::{Context, RedisResult, RedisValue};
 use rl_core::grammar::Arguments;
-use rl_core::grammar::operator::{parse_policy_set, parse_top};
-use rl_core::policy::{Entry, Policy, encode};
-use rl_core::top::Counted;
+use rl_core::grammar::operator::parse_policy_set;
+use rl_core::policy::{Entry as PolicyEntry, Policy};
+use rl_core::stored::policies::encode;
 
-use crate::call::{Call, Command, Failure, Origin};
-use crate::{log, policies, top, waiting};
+use crate::call::Call;
+use crate::command::Command;
+use crate::entry::{Arg, Docs, Entry, KeyRange, Kind, LIMIT, WINDOW, pair, value};
+use crate::failure::Failure;
+use crate::waiting::queue;
+use crate::{log, policies, propagation};
 
-/// The arguments behind a subcommand's name.
+/// `RL.POLICY` itself, which is only a container of subcommands.
+pub const CONTAINER: Entry = Entry {
+    name: c"rl.policy",
+    flags: c"",
+    keys: KeyRange::NONE,
+    docs: Docs {
+        summary: c"Replaces the numbers of the rules that carry a name, while the server runs",
+        complexity: c"depends on the subcommand",
+        arity: -2,
+        args: &[],
+    },
+};
+
+const NAME: Arg = value(c"name", Kind::Text);
+
+/// The arguments after a subcommand's name.
 struct Behind<'a>(&'a Call);
 
 impl Arguments for Behind<'_> {
@@ -28,6 +48,28 @@ impl Arguments for Behind<'_> {
 pub struct Set;
 
 impl Command for Set {
+    const ENTRY: Entry = Entry {
+        name: c"set",
+        flags: c"write admin",
+        keys: KeyRange::NONE,
+        docs: Docs {
+            summary: c"Sets the numbers of the rules that carry a name",
+            complexity: c"O(N) with N the number of policies",
+            arity: -9,
+            args: &[
+                NAME,
+                WINDOW,
+                LIMIT,
+                pair(c"algo", c"ALGO", Kind::Algorithm),
+                pair(c"burst", c"BURST", Kind::Integer).optional(),
+                pair(c"offset", c"OFFSET", Kind::Integer).optional(),
+                pair(c"block", c"BLOCK", Kind::Integer).optional(),
+                pair(c"shadow", c"SHADOW", Kind::Token).optional(),
+                pair(c"duration", c"FOR", Kind::Integer).optional(),
+            ],
+        },
+    };
+
     fn run(call: &Call) -> Result<(), Failure> {
         let args = Behind(call);
         let request = parse_policy_set(&args)?;
@@ -37,7 +79,9 @@ impl Command for Set {
         let entry = before.with(request.policy, until_ms, now_ms);
         let entry = entry.ok_or(Failure::TooManyPolicies)?;
         change(call, vec![(request.name, entry)]);
-        if call.config_is("appendonly", "yes") && call.config_is("aof-use-rdb-preamble", "no") {
+        if server_config_is(call, "appendonly", "yes")
+            && server_config_is(call, "aof-use-rdb-preamble", "no")
+        {
             log::warning(
                 "policies are not part of an AOF that is rewritten without its RDB preamble: \
                  set aof-use-rdb-preamble to yes",
@@ -48,10 +92,36 @@ impl Command for Set {
     }
 }
 
-/// `RL.POLICY DEL`: answers how many there were.
+/// Whether a directive of the server has this value.
+fn server_config_is(call: &Call, directive: &str, value: &str) -> bool {
+    let reply: RedisResult = Context::new(call.context()).call("CONFIG", &["GET", directive]);
+    match reply {
+        Ok(RedisValue::Array(pair)) => pair.get(1).is_some_and(|found| match found {
+            RedisValue::SimpleString(found) => found == value,
+            RedisValue::StringBuffer(found) => found == value.as_bytes(),
+            RedisValue::BulkString(found) => found == value,
+            _ => false,
+        }),
+        _ => false,
+    }
+}
+
+/// `RL.POLICY DEL`: replies the number of policies that it removed.
 pub struct Del;
 
 impl Command for Del {
+    const ENTRY: Entry = Entry {
+        name: c"del",
+        flags: c"write admin",
+        keys: KeyRange::NONE,
+        docs: Docs {
+            summary: c"Goes back to the numbers that applications send",
+            complexity: c"O(N) with N the number of policies",
+            arity: -3,
+            args: &[NAME.many()],
+        },
+    };
+
     fn run(call: &Call) -> Result<(), Failure> {
         let args = Behind(call);
         let now_ms = call.now_ms();
@@ -62,49 +132,40 @@ impl Command for Del {
             names.retain(|name| policies.in_force(name, now_ms).is_some());
         });
         let removed = names.len() as i64;
-        change(call, names.into_iter().map(|name| (name, Entry::default())).collect());
+        change(call, names.into_iter().map(|name| (name, PolicyEntry::default())).collect());
         call.reply_integers(&[removed]);
         Ok(())
     }
 }
 
-/// Changes what is set for names, here and on replicas.
-fn change(call: &Call, entries: Vec<(&[u8], Entry)>) {
+/// Replaces or removes the policies of names, here and on replicas.
+fn change(call: &Call, entries: Vec<(&[u8], PolicyEntry)>) {
     if entries.is_empty() {
         return;
     }
-    call.replicate_policies(&encode(entries.iter().map(|(name, entry)| (*name, entry))));
+    propagation::send_policies(call, &encode(entries.iter().map(|(name, entry)| (*name, entry))));
     policies::with(call.main_thread(), |policies| {
         entries.into_iter().for_each(|(name, entry)| policies.put(name, entry));
     });
-    waiting::all_changed();
-}
-
-/// `RL._POLICY`: what a primary sends.
-pub struct ApplyPolicy;
-
-impl Command for ApplyPolicy {
-    fn run(call: &Call) -> Result<(), Failure> {
-        let origin = call.origin();
-        if origin == Origin::Client {
-            return Err(Failure::NotForClients);
-        }
-        let merged = policies::with(call.main_thread(), |policies| policies.merge(call.get(0)));
-        if let Err(error) = merged {
-            log::warning(&format!("policies skipped: {error}"));
-        }
-        if origin == Origin::Primary {
-            call.replicate_verbatim();
-        }
-        call.reply_ok();
-        Ok(())
-    }
+    queue::all_changed(call.main_thread());
 }
 
 /// `RL.POLICY GET`
 pub struct Get;
 
 impl Command for Get {
+    const ENTRY: Entry = Entry {
+        name: c"get",
+        flags: c"readonly admin",
+        keys: KeyRange::NONE,
+        docs: Docs {
+            summary: c"Tells the numbers that are set for a name",
+            complexity: c"O(1)",
+            arity: 3,
+            args: &[NAME],
+        },
+    };
+
     fn run(call: &Call) -> Result<(), Failure> {
         let now_ms = call.now_ms();
         policies::with(call.main_thread(), |policies| {
@@ -121,6 +182,18 @@ impl Command for Get {
 pub struct List;
 
 impl Command for List {
+    const ENTRY: Entry = Entry {
+        name: c"list",
+        flags: c"readonly admin",
+        keys: KeyRange::NONE,
+        docs: Docs {
+            summary: c"Tells all names with the numbers that are set for them",
+            complexity: c"O(N log N) with N the number of policies",
+            arity: 2,
+            args: &[],
+        },
+    };
+
     fn run(call: &Call) -> Result<(), Failure> {
         let now_ms = call.now_ms();
         policies::with(call.main_thread(), |policies| {
@@ -142,6 +215,18 @@ impl Command for List {
 pub struct Help;
 
 impl Command for Help {
+    const ENTRY: Entry = Entry {
+        name: c"help",
+        flags: c"allow-loading allow-stale",
+        keys: KeyRange::NONE,
+        docs: Docs {
+            summary: c"Tells about the subcommands",
+            complexity: c"O(1)",
+            arity: 2,
+            args: &[],
+        },
+    };
+
     fn run(call: &Call) -> Result<(), Failure> {
         const LINES: [&str; 11] = [
             "RL.POLICY <subcommand> [<arg> ...]. Subcommands are:",
@@ -162,7 +247,7 @@ impl Command for Help {
     }
 }
 
-/// Fields of later versions come behind these. `for` is the time left in ms, -1 without an end.
+/// Later versions add their fields after these. `for` is the time left in ms; -1 without an end.
 fn reply_policy(call: &Call, policy: &Policy, until_ms: Option<i64>, now_ms: i64) {
     let Policy { rule, block_ms, shadow } = policy;
     let numbers = [
@@ -176,27 +261,9 @@ fn reply_policy(call: &Call, policy: &Policy, until_ms: Option<i64>, now_ms: i64
     ];
     call.reply_map(1 + numbers.len());
     call.reply_string("algo");
-    call.reply_string(rule.algorithm().name());
+    call.reply_string(rule.algorithm().word());
     for (name, number) in numbers {
         call.reply_string(name);
         call.reply_integers(&[number]);
-    }
-}
-
-/// `RL.TOP`: `[key, database, count, error]` for each key, the one denied most first.
-pub struct TopKeys;
-
-impl Command for TopKeys {
-    fn run(call: &Call) -> Result<(), Failure> {
-        let limit = parse_top(call)?;
-        top::with_most(call, limit, call.now_ms(), |most| {
-            call.reply_array(most.len());
-            for Counted { db, key, count, error } in most {
-                call.reply_array(4);
-                call.reply_bytes(key);
-                call.reply_integers(&[db.into(), count as i64, error as i64]);
-            }
-        });
-        Ok(())
     }
 }

@@ -1,41 +1,30 @@
-//! A waiter's call made again: by the server, with the client's own arguments and in its name.
+//! Makes a waiter's call again: through the server, with the client's own arguments and in its
+//! name.
 //!
-//! A look said before that it can be served. The attempt judges by the clock of that look, and should
-//! it be denied all the same, then like a look: it starts no block and is not counted. Only the last
-//! attempt, at the end of the wait, is a call like any other, whose denial is the answer.
+//! A look has said that the call can be granted. The attempt judges by the clock of that look. If
+//! it is denied after all, the denial has no more effect than a look: it starts no block and is
+//! not counted. Only the last attempt, at the end of the wait, is a call like any other. Its
+//! denial is the answer.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 use std::io;
 
-use redis_module::raw;
+use redis_module::{Context, raw};
 
-use super::seats::Seat;
-use crate::call::{Call, Failure, api};
-use crate::commands::acquire::Reply;
+use super::seats::{Said, Seat};
+use crate::acquisition::Reply;
+use crate::api::api;
+use crate::call::Call;
 
-/// What a client is answered.
-pub enum Said {
-    /// The numbers.
-    Reply(Reply),
-    /// An error.
-    Error(CString),
-}
-
-impl Said {
-    /// Why a command failed.
-    pub fn error(failure: &Failure) -> Said {
-        Said::Error(CString::new(failure.to_string()).unwrap_or_default())
-    }
-}
-
-/// What became of an attempt.
+/// The outcome of an attempt.
 pub enum Outcome {
-    /// This is the answer.
+    /// The answer to the client.
     Answer(Said),
-    /// It was denied, which is no answer yet.
+    /// A denial, which is no answer yet.
     NotYet,
-    /// The server refuses the slot of the keys for now; its word for that, should it be the end.
+    /// The server refuses the hash slot of the keys for now. The error is the answer if the wait
+    /// is over.
     SlotRefused(&'static CStr),
 }
 
@@ -48,16 +37,17 @@ struct Attempt {
 }
 
 thread_local! {
-    /// The attempt that is going on: the main thread's, where all commands run.
+    /// The attempt under way. It is the main thread's, where all commands run.
     static GOING_ON: Cell<Option<Attempt>> = const { Cell::new(None) };
 }
 
-/// Whether the call is an attempt, and if so whether it is the last one.
+/// Whether the call is the last attempt; `None` if it is no attempt.
 pub fn is_last() -> Option<bool> {
     GOING_ON.get().map(|attempt| attempt.last)
 }
 
-/// The clock of a call with a `TIMEOUT`. In a timer the server's clock may stand still or run on.
+/// The moment by which a call with a `TIMEOUT` is judged. For an attempt, this is the moment of
+/// its look, since the server's clock may have run on.
 pub fn now_ms(call: &Call) -> i64 {
     match GOING_ON.get() {
         None => call.now_ms(),
@@ -68,7 +58,7 @@ pub fn now_ms(call: &Call) -> i64 {
     }
 }
 
-/// Whether the user behind a waiter may still do what it asked for.
+/// Whether the user of a waiter may still run its command.
 fn is_permitted(seat: &Seat) -> bool {
     let Some(name) = seat.user() else { return true };
     let (mut argv, argc) = seat.argv();
@@ -87,20 +77,20 @@ fn is_permitted(seat: &Seat) -> bool {
 const NO_PERMISSION: &CStr = c"NOPERM the user may no longer run this command on these keys";
 
 /// Makes the call of a waiter again, at the moment of a look.
-pub fn make(ctx: *mut raw::RedisModuleCtx, seat: &Seat, now_ms: i64, last: bool) -> Outcome {
+pub fn make(ctx: &Context, seat: &Seat, now_ms: i64, last: bool) -> Outcome {
     if !is_permitted(seat) {
         return Outcome::Answer(Said::Error(NO_PERMISSION.into()));
     }
     let (mut argv, _) = seat.argv();
     GOING_ON.set(Some(Attempt { now_ms, last, ran: false }));
     // SAFETY: the context is that of the timer, and the seat retains the arguments. "!ESMv":
-    // replicate what it writes, give errors as replies, with the checks of a script, and a vector of
-    // arguments with its length.
+    // replicate what it writes, give errors as replies, with the checks of a script, and a vector
+    // of arguments with its length.
     let (said, refusal) = unsafe {
-        api!(RedisModule_SelectDb)(ctx, seat.db());
+        api!(RedisModule_SelectDb)(ctx.ctx, seat.db());
         let (args, len) = (argv.as_mut_ptr().add(1), argv.len() - 1);
         let name = c"RL.ACQUIREX".as_ptr();
-        let reply = api!(RedisModule_Call)(ctx, name, c"!ESMv".as_ptr(), args, len);
+        let reply = api!(RedisModule_Call)(ctx.ctx, name, c"!ESMv".as_ptr(), args, len);
         let refusal = io::Error::last_os_error().raw_os_error();
         let said = read_reply(reply);
         api!(RedisModule_FreeCallReply)(reply);
@@ -110,7 +100,7 @@ pub fn make(ctx: *mut raw::RedisModuleCtx, seat: &Seat, now_ms: i64, last: bool)
     match said {
         None => Outcome::NotYet,
         Some(Said::Error(_)) if !ran && seat.is_on_key() => match refusal {
-            // What `RM_Call` says of a slot that is not, not wholly or no longer here.
+            // `RM_Call` sets these for a hash slot that is not on this node, or only in part.
             Some(libc::EPERM) => Outcome::SlotRefused(MOVING),
             Some(libc::ENETDOWN | libc::EROFS) => Outcome::SlotRefused(DOWN),
             _ => Outcome::Answer(said.unwrap_or_else(internal_error)),
@@ -119,7 +109,7 @@ pub fn make(ctx: *mut raw::RedisModuleCtx, seat: &Seat, now_ms: i64, last: bool)
     }
 }
 
-/// As a client would be told whose call comes while a slot moves, or while the cluster is down.
+/// The errors of a client whose call comes while a hash slot moves, or while the cluster is down.
 const MOVING: &CStr = c"TRYAGAIN the slot of these keys is moving";
 const DOWN: &CStr = c"CLUSTERDOWN the cluster is down";
 
@@ -127,12 +117,14 @@ fn internal_error() -> Said {
     Said::Error(c"ERR internal error".into())
 }
 
-/// What the server answered a call, as data of our own: a reply of the server refers to the context
-/// of the timer, which is gone by the time it is sent. `None` for null.
+/// Copies the server's reply to a call; `None` if it is null. The original refers to the context
+/// of the timer, which no longer exists when the answer is sent.
 ///
 /// # Safety
 /// The reply is alive, or null.
 unsafe fn read_reply(reply: *mut raw::RedisModuleCallReply) -> Option<Said> {
+    // SAFETY: the reply lives until the caller frees it, and its elements live as long as it does.
+    // The server returns null for elements that do not exist.
     unsafe {
         let integers = |array: *mut raw::RedisModuleCallReply| {
             let len = api!(RedisModule_CallReplyLength)(array);
@@ -165,18 +157,18 @@ unsafe fn read_reply(reply: *mut raw::RedisModuleCallReply) -> Option<Said> {
     }
 }
 
-/// Has limiters corrected that are ahead of a clock that stepped back, as any write does that comes
-/// to them. Keys are told by their place. Says whether that was possible.
-pub fn correct(ctx: *mut raw::RedisModuleCtx, seat: &Seat, keys: &[usize]) -> bool {
+/// Corrects limiters that are ahead of a clock that stepped back, as any write to them does.
+/// `keys` are their places. Returns whether that was possible.
+pub fn correct(ctx: &Context, seat: &Seat, keys: &[usize]) -> bool {
     let (argv, _) = seat.argv();
     let mut keys: Vec<_> = keys.iter().filter_map(|key| argv.get(key + 1).copied()).collect();
     // SAFETY: as in `make`, and "cc" takes two C strings. A refund of nothing changes nothing else.
     unsafe {
-        api!(RedisModule_SelectDb)(ctx, seat.db());
+        api!(RedisModule_SelectDb)(ctx.ctx, seat.db());
         let (args, len) = (keys.as_mut_ptr(), keys.len());
         let (name, format) = (c"RL.REFUND".as_ptr(), c"!ESMvcc".as_ptr());
         let (word, none) = (c"COST".as_ptr(), c"0".as_ptr());
-        let reply = api!(RedisModule_Call)(ctx, name, format, args, len, word, none);
+        let reply = api!(RedisModule_Call)(ctx.ctx, name, format, args, len, word, none);
         if reply.is_null() {
             return false;
         }

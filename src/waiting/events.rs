@@ -1,70 +1,85 @@
-//! What the server tells that concerns those who wait.
+//! Events of the server that concern waiters.
+
+use std::panic::catch_unwind;
 
 use libc::c_void;
 use redis_module::server_events::FlushSubevent;
 use redis_module::{Context, raw};
 use redis_module_macros::{config_changed_event_handler, cron_event_handler, flush_event_handler};
 
-use super::{all_changed, clock_us, service, waiters, with};
-use crate::call::{api, live_clock_ms};
+use super::queue::{self, all_changed};
+use super::{clock, service};
+use crate::api::{MainThread, api};
 
-/// The directives that a decision depends on.
+/// The directives on which a decision depends.
 const DIRECTIVES: [&str; 3] = ["rl.enforce", "rl.sliding-resolution", "rl.slot-validation"];
 
 #[config_changed_event_handler]
-fn on_config(_: &Context, changed: &[&str]) {
+fn on_config(ctx: &Context, changed: &[&str]) {
     if changed.iter().any(|name| DIRECTIVES.contains(name)) {
-        all_changed();
+        all_changed(ctx);
     }
 }
 
 #[flush_event_handler]
-fn on_flush(_: &Context, event: FlushSubevent) {
+fn on_flush(ctx: &Context, event: FlushSubevent) {
     if event == FlushSubevent::Ended {
-        all_changed();
+        all_changed(ctx);
     }
 }
 
-extern "C" fn on_swap(
+unsafe extern "C" fn on_swap(
     _: *mut raw::RedisModuleCtx,
     _: raw::RedisModuleEvent,
     _: u64,
     _: *mut c_void,
 ) {
-    all_changed();
+    // SAFETY: the server announces events on its main thread.
+    all_changed(&unsafe { MainThread::in_callback() });
 }
 
-/// A step of the wall clock, or a delay of a timer, that is of interest.
+/// Called when a value is about to leave its key: it was deleted, expired, evicted, overwritten or
+/// renamed. The server does not call this when it flushes or swaps a database.
+pub unsafe extern "C" fn on_unlink(ctx: *mut raw::RedisModuleKeyOptCtx, _: *const c_void) {
+    if queue::waiters() == 0 {
+        return;
+    }
+    let tell = || {
+        // SAFETY: the server calls this on its main thread, and the name outlives the call.
+        unsafe {
+            let db = api!(RedisModule_GetDbIdFromOptCtx)(ctx);
+            let mut len = 0;
+            let name = api!(RedisModule_GetKeyNameFromOptCtx)(ctx);
+            let bytes = api!(RedisModule_StringPtrLen)(name, &mut len);
+            let name = std::slice::from_raw_parts(bytes.cast(), len);
+            queue::changed(&MainThread::in_callback(), db, name);
+        }
+    };
+    // A panic must not reach the server, and there is nothing else to report.
+    let _ = catch_unwind(tell);
+}
+
+/// The smallest step of the wall clock, or delay of a timer, that matters.
 const STEP_MS: i64 = 20;
 
-/// How far the wall clock is ahead of the one that never steps, in ms.
-pub fn wall_ahead_ms() -> i64 {
-    live_clock_ms() - clock_us() / 1000
-}
-
-/// The server's timers run on the wall clock, so a step back stalls them; this event goes on. And
-/// what limiters said was meant by the clock before the step.
+/// The server's timers run on the wall clock, so a step back stalls them, but not this event.
+/// Also, the waits that limiters named refer to the clock before the step.
 #[cron_event_handler]
-fn on_cron(_: &Context, _: u64) {
-    if waiters() > 0 {
-        let ahead_ms = wall_ahead_ms();
-        let before_ms = with(|waiting| waiting.wall_ahead_ms);
-        if ahead_ms.abs_diff(before_ms) >= STEP_MS as u64 {
-            with(|waiting| waiting.wall_ahead_ms = ahead_ms);
-            all_changed();
-        }
+fn on_cron(ctx: &Context, _: u64) {
+    if queue::waiters() > 0 && clock::wall_stepped(STEP_MS) {
+        all_changed(ctx);
     }
-    if service::is_late(STEP_MS * 1000) {
-        service::rearm();
+    if queue::is_timer_late(ctx, STEP_MS * 1000) {
+        queue::rearm(ctx);
     }
 }
 
-/// Asks the server to tell when databases change places.
-pub fn subscribe(ctx: *mut raw::RedisModuleCtx) -> Result<(), String> {
-    service::prepare(ctx);
+/// Prepares the timer, and asks the server to announce when databases change places.
+pub fn subscribe(ctx: &Context) -> Result<(), String> {
+    queue::prepare(ctx, Some(service::on_timer));
     let swaps = raw::RedisModuleEvent { id: raw::REDISMODULE_EVENT_SWAPDB, dataver: 1 };
     // SAFETY: `ctx` is the context of the load.
-    match unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx, swaps, Some(on_swap)) } {
+    match unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx.ctx, swaps, Some(on_swap)) } {
         0 => Ok(()),
         _ => Err("the server refused to tell of events".into()),
     }

@@ -1,20 +1,23 @@
-//! The grammar of `RL.ACQUIRE` and of `CL.THROTTLE`: keys, and one rule in arguments of its own.
+//! The grammar of `RL.ACQUIRE` and `CL.THROTTLE`: keys, and one rule in several arguments.
 
+use super::arguments::Arguments;
 use super::error::{RequestError, Shown};
 use super::keys::check_keys;
+use super::request::Request;
 use super::rule_args::{Named, RuleArgs};
-use super::word::{Word, integer};
-use super::{Arguments, Request};
-use crate::decision::Ask;
+use super::values::integer;
+use super::word::Word;
 use crate::rule::{Algorithm, MAX_PERMITS, MAX_WINDOW_MS, Rule, Shape};
+use crate::terms::Ask;
 
 /// The three pairs at the end of `RL.ACQUIRE`.
 const TAIL: usize = 6;
 
-/// Parses `key [key ...] WINDOW ms LIMIT n ALGO algorithm`, the three pairs in any order. Its rule is
-/// returned, there is only one.
+/// Parses `key [key ...] WINDOW ms LIMIT n ALGO algorithm`, the three pairs in any order. Returns
+/// the request and its only rule.
 ///
 /// # Errors
+/// The first thing that is wrong.
 /// The first thing that is wrong.
 pub fn parse_acquire<'a, A: Arguments + ?Sized>(
     args: &'a A,
@@ -34,8 +37,9 @@ pub fn parse_acquire<'a, A: Arguments + ?Sized>(
         }
     }
     let named = rule.finish(1)?;
-    if named.ask.rule.algorithm() == Algorithm::Concurrency {
-        return Err(RequestError::NoLeases.into());
+    let algorithm = named.ask.rule.algorithm();
+    if algorithm.is_leased() {
+        return Err(RequestError::NoLeases(algorithm).into());
     }
     check_keys(args, keys, |key| {
         Some(match Word::parse(key)? {
@@ -50,9 +54,10 @@ pub fn parse_acquire<'a, A: Arguments + ?Sized>(
 }
 
 /// Parses `key max_burst count period [quantity]`, the grammar of redis-cell: `count` permits in
-/// `period` seconds into a bucket that holds `max_burst` and one.
+/// `period` seconds, in a bucket whose burst is `max_burst + 1`.
 ///
 /// # Errors
+/// The first thing that is wrong.
 /// The first thing that is wrong.
 pub fn parse_throttle<A: Arguments + ?Sized>(
     args: &A,

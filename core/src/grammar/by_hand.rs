@@ -1,15 +1,17 @@
-//! The grammar of `RL.REFUND`, `RL.RELEASE`, `RL.BLOCK` and `RL.EXEMPT`: keys, a word and its value.
+//! The grammar of `RL.REFUND`, `RL.RELEASE`, `RL.BLOCK` and `RL.EXEMPT`: keys, a word and its
+//! value.
 
-use super::Arguments;
+use super::arguments::Arguments;
 use super::error::{RequestError, Shown};
 use super::keys::check_keys;
-use super::word::{Word, check_id};
-use crate::rule::MAX_PERMITS;
+use super::values::check_id;
+use super::word::Word;
+use crate::numbers::MAX_PERMITS;
 
 /// A command of the form `key [key ...] WORD value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trailer<T> {
-    /// How many keys.
+    /// The number of keys.
     pub keys: usize,
     /// The value at the end.
     pub value: T,
@@ -37,7 +39,7 @@ pub fn parse_release<A: Arguments + ?Sized>(args: &A) -> Result<Trailer<&[u8]>, 
 ///
 /// # Errors
 /// As [`parse_refund`].
-pub fn parse_hold<A: Arguments + ?Sized>(args: &A) -> Result<Trailer<i64>, Box<RequestError>> {
+pub fn parse_lay<A: Arguments + ?Sized>(args: &A) -> Result<Trailer<i64>, Box<RequestError>> {
     let Trailer { keys, value } = parse_trailer(args, Word::For, "FOR")?;
     Ok(Trailer { keys, value: Word::For.duration(value, 0)? })
 }

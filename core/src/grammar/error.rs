@@ -1,15 +1,18 @@
-//! What can be wrong with a request: facts in fields, text only in `Display`.
+//! The errors of a malformed request: facts in fields, text only in `Display`.
 //!
-//! A denial is not an error. Each message is one line that says what was expected and what came;
-//! bytes of the user are escaped and cut, since they end up in replies and logs.
+//! A denial is not an error. Each message is one line that says what was expected and what came.
+//! Bytes of the user are escaped and cut, since messages end up in replies and logs.
 
 use std::fmt;
 
-use super::keys::MAX_KEYS;
+use super::algo::{algo_words, write_words};
+use super::arguments::MAX_KEYS;
 use super::word::Word;
+use crate::algorithm::Algorithm;
+use crate::numbers::MAX_PERMITS;
 use crate::rule::RuleError;
 
-/// How many bytes of an argument a message shows.
+/// The number of bytes of an argument that a message shows.
 const SHOWN_BYTES: usize = 64;
 
 /// Bytes of the user in a message: quoted, escaped, and cut at 64 bytes.
@@ -17,7 +20,7 @@ const SHOWN_BYTES: usize = 64;
 pub struct Shown(Vec<u8>);
 
 impl Shown {
-    /// Keeps what the message will show.
+    /// Keeps the bytes that the message will show.
     pub fn new(bytes: &[u8]) -> Shown {
         Shown(bytes.iter().copied().take(SHOWN_BYTES).collect())
     }
@@ -29,10 +32,38 @@ impl fmt::Display for Shown {
     }
 }
 
+/// Something that an option cannot be combined with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Partner {
+    /// Another option.
+    Option(Word),
+    /// An algorithm, by this word.
+    Algo(&'static str),
+    /// An algorithm whose permits are spent.
+    Spent,
+    /// An algorithm whose permits cannot be taken before they are due.
+    Unreservable,
+}
+
+impl fmt::Display for Partner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut other_than = |is_of_kind| {
+            f.write_str("an ALGO other than ")?;
+            write_words(f, algo_words(is_of_kind), " and ")
+        };
+        match self {
+            Partner::Option(word) => word.fmt(f),
+            Partner::Algo(word) => write!(f, "ALGO {word}"),
+            Partner::Spent => other_than(Algorithm::is_leased),
+            Partner::Unreservable => other_than(Algorithm::can_reserve),
+        }
+    }
+}
+
 /// A malformed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestError {
-    /// Too few arguments, or too many. The server checks the arity itself, before it calls a
+    /// Too few arguments, or too many. The server checks the arity itself before it calls a
     /// command.
     ArgumentCount,
     /// Something else stands where one of these words should.
@@ -42,20 +73,20 @@ pub enum RequestError {
         /// What came.
         got: Shown,
     },
-    /// A word that stands for itself only elsewhere.
+    /// A word that only means something in another place.
     Misplaced {
         /// The word.
         word: Word,
-        /// Where it belongs.
+        /// Where the word belongs.
         place: &'static str,
     },
     /// The rules do not begin with `WINDOW`.
     NoRule,
-    /// `WINDOW` among the keys: rules were typed as arguments of their own.
+    /// `WINDOW` among the keys: the rules were typed as several arguments.
     RulesNotQuoted,
     /// More rules than any call has keys.
     TooManyRules,
-    /// A rule that ends without one of its three pairs.
+    /// A rule that lacks one of its three pairs.
     Incomplete {
         /// The rule's number, from 1.
         rule: usize,
@@ -66,59 +97,59 @@ pub enum RequestError {
     Twice(Word),
     /// An option at the end, without its value.
     NoValue(Word),
-    /// A number that is none, or out of its range.
+    /// A value that is no number, or is out of its range.
     Number {
         /// The option.
         word: Word,
-        /// The range that was expected.
+        /// The lowest number expected.
         low: i64,
-        /// See `low`.
+        /// The highest number expected.
         high: i64,
         /// A unit, with a space before it, or nothing.
         unit: &'static str,
         /// What came.
         got: Shown,
     },
-    /// A number that an argument without a word is to be.
+    /// An argument without an option word that is no number, or is out of its range.
     Argument {
         /// The argument.
         name: &'static str,
-        /// The range that was expected.
+        /// The lowest number expected.
         low: i64,
-        /// See `low`.
+        /// The highest number expected.
         high: i64,
         /// What came.
         got: Shown,
     },
-    /// A text that is too short, too long or has other characters than it may.
+    /// A text that is too short or too long, or contains characters that it may not.
     Text {
         /// The option.
         word: Word,
-        /// What it may be.
+        /// The texts that are allowed.
         expected: &'static str,
         /// What came.
         got: Shown,
     },
-    /// No algorithm of this name.
+    /// No algorithm has this name.
     UnknownAlgorithm(Shown),
-    /// Numbers that the rule's algorithm does not have.
+    /// A number that is out of its range, or that the rule's algorithm does not have.
     Rule(RuleError),
-    /// `ALGO concurrency` where leases have no name.
-    NoLeases,
+    /// An algorithm of leases in a command that has no name for them.
+    NoLeases(Algorithm),
     /// An option of `RL.ACQUIREX` among the keys of `RL.ACQUIRE`.
     OptionAsKey(Word),
     /// An option word where keys are expected.
     WordAsKey {
         /// The word.
         word: Word,
-        /// How the command goes.
+        /// How to write the command.
         usage: &'static str,
     },
     /// Two equal keys.
     KeyTwice(Shown),
     /// More than [`MAX_KEYS`] keys.
     TooManyKeys(usize),
-    /// Neither one rule nor one for each key.
+    /// The call has neither one rule nor one for each key.
     RuleCount {
         /// Keys of the call.
         keys: usize,
@@ -130,14 +161,14 @@ pub enum RequestError {
         /// The option.
         word: Word,
         /// What it cannot be combined with.
-        with: &'static str,
+        with: Partner,
     },
-    /// An option that the rules call for.
+    /// An option that the rules require.
     Required {
         /// The option.
         word: Word,
-        /// What calls for it.
-        by: &'static str,
+        /// The algorithm that requires it.
+        by: Algorithm,
     },
     /// `COST` times `UPTO` above the largest number of permits.
     BatchTooLarge,
@@ -176,13 +207,15 @@ impl fmt::Display for RequestError {
             RequestError::Text { word, expected, got } => {
                 write!(f, "{word} must be {expected}, got {got}")
             }
-            RequestError::UnknownAlgorithm(got) => write!(
-                f,
-                "unknown ALGO {got}, expected sliding, bucket, leaky, fixed, counter or concurrency"
-            ),
+            RequestError::UnknownAlgorithm(got) => {
+                write!(f, "unknown ALGO {got}, expected ")?;
+                write_words(f, algo_words(|_| true), " or ")
+            }
             RequestError::Rule(error) => error.fmt(f),
-            RequestError::NoLeases => f.write_str(
-                "ALGO concurrency needs an ID, which RL.ACQUIRE does not have: use RL.ACQUIREX",
+            RequestError::NoLeases(algorithm) => write!(
+                f,
+                "ALGO {} needs an ID, which RL.ACQUIRE does not have: use RL.ACQUIREX",
+                algorithm.word()
             ),
             RequestError::OptionAsKey(word) => write!(
                 f,
@@ -204,9 +237,11 @@ impl fmt::Display for RequestError {
                 write!(f, "{keys} keys need 1 or {keys} rules, got {rules}")
             }
             RequestError::Excluded { word, with } => write!(f, "{word} does not go with {with}"),
-            RequestError::Required { word, by } => write!(f, "{word} is required with {by}"),
+            RequestError::Required { word, by } => {
+                write!(f, "{word} is required with ALGO {}", by.word())
+            }
             RequestError::BatchTooLarge => {
-                write!(f, "COST times UPTO must be at most {}", crate::rule::MAX_PERMITS)
+                write!(f, "COST times UPTO must be at most {}", MAX_PERMITS)
             }
         }
     }

@@ -1,13 +1,10 @@
-//! What is checked of the keys of every command.
+//! The checks that every command makes of its keys.
 
-use super::Arguments;
+use super::arguments::{Arguments, MAX_KEYS};
 use super::error::{RequestError, Shown};
 use super::twice::find_twice;
 
-/// The most keys of one call.
-pub const MAX_KEYS: usize = 1024;
-
-/// Refuses the first `keys` arguments as keys when they are too many, when one is `reserved`, or when
+/// Refuses the first `keys` arguments as keys if there are too many, if one is `reserved`, or if
 /// two are equal.
 pub(crate) fn check_keys<A: Arguments + ?Sized>(
     args: &A,

@@ -1,17 +1,19 @@
 //! The grammar of the commands: bytes in, a checked request out.
 //!
-//! Nothing here touches a limiter, so a request that does not parse changes nothing.
+//! Nothing here touches a limiter, so a request that fails to parse changes nothing.
 //!
 //! | module | what it is for |
 //! |---|---|
-//! | [`acquire`] | `RL.ACQUIRE` and `CL.THROTTLE`: a rule in arguments of its own |
+//! | [`acquire`] | `RL.ACQUIRE` and `CL.THROTTLE`: a rule in several arguments |
 //! | [`rules`] | `RL.ACQUIREX` and `RL.PEEK`: rules and options in one argument |
 //! | [`remembered`] | rules that were parsed before |
 //! | [`by_hand`] | `RL.REFUND`, `RL.RELEASE`, `RL.BLOCK`, `RL.EXEMPT` |
 //! | [`operator`] | `RL.POLICY SET`, `RL.TOP` |
-//! | `keys`, `twice`, `rule_args`, `word`, [`error`] | what they share |
+//! | `keys`, `twice`, `rule_args`, `word`, `algo`, `values`, [`error`] | parts that they share |
 
 pub mod acquire;
+mod algo;
+mod arguments;
 pub mod by_hand;
 pub mod error;
 mod keys;
@@ -21,28 +23,13 @@ mod request;
 mod rule_args;
 pub mod rules;
 mod twice;
+mod values;
 mod word;
 
-pub use keys::MAX_KEYS;
+pub use algo::algo_words;
+pub use arguments::{Arguments, MAX_KEYS};
 pub use request::{Options, Request};
 pub(crate) use rule_args::{MAX_NAME, is_in_name};
 pub use rule_args::{Named, rule_of};
-pub use word::{Word, integer};
-
-/// The arguments of a command, without its name.
-pub trait Arguments {
-    /// How many there are.
-    fn count(&self) -> usize;
-    /// The argument at an index below [`Arguments::count`]; empty beyond.
-    fn get(&self, index: usize) -> &[u8];
-}
-
-impl Arguments for [&[u8]] {
-    fn count(&self) -> usize {
-        self.len()
-    }
-
-    fn get(&self, index: usize) -> &[u8] {
-        <[&[u8]]>::get(self, index).copied().unwrap_or_default()
-    }
-}
+pub use values::integer;
+pub use word::Word;

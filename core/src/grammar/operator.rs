@@ -1,21 +1,21 @@
 //! The grammar of `RL.POLICY SET` and `RL.TOP`.
 
-use super::Arguments;
+use super::arguments::Arguments;
 use super::error::{RequestError, Shown};
 use super::rule_args::{RuleArgs, check_name};
 use super::word::Word;
-use crate::decision::Ask;
+use crate::numbers::MAX_PERMITS;
 use crate::policy::Policy;
-use crate::rule::MAX_PERMITS;
+use crate::terms::Ask;
 
 /// A parsed `RL.POLICY SET`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PolicySet<'a> {
-    /// The name of the rules that it is for.
+    /// The name of the rules to which it applies.
     pub name: &'a [u8],
-    /// The numbers.
+    /// The policy.
     pub policy: Policy,
-    /// For how long, in ms; `None` until it is changed.
+    /// How long it applies, in ms; `None` until it is changed.
     pub for_ms: Option<i64>,
 }
 

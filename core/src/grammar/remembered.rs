@@ -1,17 +1,18 @@
-//! Rules that were parsed before. Applications repeat a few strings, and comparing one is cheaper
-//! than parsing it.
+//! Rules that were parsed before. Applications repeat a few strings, and comparing a string is
+//! cheaper than parsing it.
 //!
-//! A table of fixed size: the hash of a string says the one place where it can stand, and its bytes
-//! say whether it does. It enters when it is missed twice in a row at its place, so strings that
-//! change on each call (a cost, an ID) push nothing out. What the table holds depends on nothing but
-//! the string: policies are put into a copy, since calls nest.
+//! The table has a fixed size. The hash of a string determines the only place where it can stand,
+//! and the string there is compared in full. A string enters when it is missed twice in a row at
+//! its place, so strings that change on each call (a cost, an ID) push nothing out. Entries depend
+//! on nothing but the string. Policies change a copy of an entry, since calls nest.
 
 use std::rc::Rc;
 
 use super::error::RequestError;
+use super::request::Options;
+use super::rule_args::Named;
 use super::rules::{Form, parse_rules};
-use super::{Named, Options};
-use crate::decision::Ask;
+use crate::terms::Ask;
 
 /// The longest string that is remembered, in bytes.
 pub const MAX_TEXT: usize = 1024;
@@ -19,18 +20,18 @@ pub const MAX_TEXT: usize = 1024;
 /// The most rules of a string that is remembered.
 pub const MAX_RULES: usize = 16;
 
-/// A string and all that was read from it.
+/// A string and everything that was parsed from it.
 #[derive(Debug)]
 pub struct Remembered {
     text: Box<[u8]>,
     form: Form,
     rules: Box<[Rule]>,
     id: Option<Box<[u8]>>,
-    /// But for the ID.
+    /// All options but the ID.
     options: Options<'static>,
 }
 
-/// [`Named`], with a name of its own.
+/// A [`Named`] that owns its name.
 #[derive(Debug)]
 struct Rule {
     ask: Ask,
@@ -52,7 +53,7 @@ impl Remembered {
         })
     }
 
-    /// Reads it as [`parse_rules`] does.
+    /// Passes the rules to `sink` and returns the options, as [`parse_rules`] does.
     pub fn read<'a>(&'a self, sink: &mut impl FnMut(Named<'a>)) -> Options<'a> {
         for Rule { ask, name } in &self.rules {
             sink(Named { ask: *ask, name: name.as_deref() });
@@ -60,7 +61,7 @@ impl Remembered {
         Options { id: self.id.as_deref(), ..self.options }
     }
 
-    /// Bytes that it takes.
+    /// The bytes that it takes.
     fn bytes(&self) -> usize {
         let names = self.rules.iter().filter_map(|rule| rule.name.as_deref());
         size_of::<Remembered>()
@@ -70,7 +71,7 @@ impl Remembered {
     }
 }
 
-/// See the file's head.
+/// A table of remembered strings.
 #[derive(Debug)]
 pub struct Table {
     places: Box<[Place]>,
@@ -80,25 +81,25 @@ pub struct Table {
 #[derive(Clone, Debug, Default)]
 struct Place {
     entry: Option<Rc<Remembered>>,
-    /// The hash of what was last missed here.
+    /// The hash of the string that was last missed here.
     missed: u64,
 }
 
 impl Table {
-    /// An empty table of so many places, at least one.
+    /// An empty table with this many places, at least one.
     pub fn new(places: usize) -> Table {
         Table { places: vec![Place::default(); places.max(1)].into(), parsed: 0 }
     }
 
-    /// What is remembered of a string. `None` when that is nothing yet, and the caller is to parse
-    /// it; so too when it is none that parses.
+    /// The entry of a string. `None` if there is none yet, or if the string does not parse; the
+    /// caller then parses it.
     pub fn recall(&mut self, text: &[u8], form: Form) -> Option<Rc<Remembered>> {
         if text.len() > MAX_TEXT {
             self.parsed += 1;
             return None;
         }
         let hash = hash(text, form);
-        // The upper bits of the product: a division takes longer than all the rest.
+        // Takes the upper bits of the product: a division would take longer than all the rest.
         let at = (u128::from(hash) * self.places.len() as u128) >> 64;
         let place = self.places.get_mut(at as usize)?;
         if let Some(entry) = &place.entry
@@ -118,12 +119,12 @@ impl Table {
         Some(entry)
     }
 
-    /// How many strings were not found here, and parsed.
+    /// The number of strings that were not found here, and so were parsed.
     pub fn parsed(&self) -> u64 {
         self.parsed
     }
 
-    /// How many strings are remembered, and the bytes that the table takes with them.
+    /// The number of strings remembered, and the bytes that the table takes with them.
     pub fn size(&self) -> (usize, usize) {
         let entries = self.places.iter().filter_map(|place| place.entry.as_deref());
         let (count, bytes) =
@@ -132,7 +133,7 @@ impl Table {
     }
 }
 
-/// A hash of eight bytes at a time. Nobody has to fear who finds strings that collide: they are
+/// A hash that reads eight bytes at a time. Colliding strings do no harm, since strings are
 /// compared in full.
 fn hash(text: &[u8], form: Form) -> u64 {
     // The golden ratio in 64 bits, as in Fibonacci hashing (D. Knuth, TAOCP 3, 6.4).
@@ -177,7 +178,7 @@ mod tests {
             assert!(Rc::ptr_eq(&again, &entered));
         }
         assert_eq!(table.parsed(), 4);
-        // Strings of one call each leave it where it is.
+        // Strings that occur only once leave it in its place.
         for limit in 3..100 {
             assert!(table.recall(&rule(limit), FORM).is_none());
         }

@@ -1,4 +1,4 @@
-//! What a call asks for beside its rules.
+//! The part of a request besides its rules.
 
 use super::error::RequestError;
 
@@ -35,22 +35,22 @@ impl Default for Options<'_> {
     }
 }
 
-/// A request for permits. Its keys are the first arguments; its rules are beside it.
+/// A request for permits. Its keys are the first arguments; its rules are passed separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// How many keys.
+    /// The number of keys.
     pub keys: usize,
-    /// What is asked for all of them.
+    /// The options, which apply to all keys.
     pub options: Options<'a>,
 }
 
 impl<'a> Request<'a> {
-    /// A request over so many keys by one rule, without options.
+    /// A request over `keys` keys by one rule, without options.
     pub(crate) fn plain(keys: usize) -> Request<'a> {
         Request { keys, options: Options::default() }
     }
 
-    /// A request over so many keys by so many rules.
+    /// A request over `keys` keys by `rules` rules.
     ///
     /// # Errors
     /// There is neither one rule nor one for each key.

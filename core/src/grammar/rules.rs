@@ -1,28 +1,31 @@
 //! The grammar of `RL.ACQUIREX` and `RL.PEEK`: `key [key ...] rules`.
 //!
-//! Rules and options are the words of one argument, separated by white space. So the keys stand at
-//! fixed places: a server need not ask the module for them, which cluster nodes with I/O threads do
-//! from threads that must not call a module.
+//! Rules and options are the words of one argument, separated by white space, so the keys stand at
+//! fixed places. A server therefore never asks the module for them. Cluster nodes with I/O threads
+//! would ask from threads that must not call a module.
 
-use super::error::{RequestError, Shown};
-use super::keys::{MAX_KEYS, check_keys};
+use super::arguments::{Arguments, MAX_KEYS};
+use super::error::{Partner, RequestError, Shown};
+use super::keys::check_keys;
+use super::request::Options;
 use super::rule_args::{Named, RuleArgs};
-use super::word::{Word, Words, check_id, is_space};
-use super::{Arguments, Options};
-use crate::decision::Ask;
-use crate::rule::{Algorithm, MAX_PERMITS};
+use super::values::{Words, check_id, is_space};
+use super::word::Word;
+use crate::algorithm::Algorithm;
+use crate::numbers::MAX_PERMITS;
+use crate::terms::Ask;
 
-/// Which of the two commands.
+/// One of the two commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// `RL.ACQUIREX`
     AcquireX,
-    /// `RL.PEEK`: its answer, without its effect.
+    /// `RL.PEEK`: the answer of `RL.ACQUIREX`, without its effect.
     Peek,
 }
 
 impl Form {
-    /// What can stand behind the rules.
+    /// The words that may follow the rules, for an error message.
     fn options(self) -> &'static str {
         match self {
             Form::AcquireX => "a rule or UPTO, ID, XX, RESERVE, TIMEOUT, FORCE or WITHKEYS",
@@ -31,10 +34,12 @@ impl Form {
     }
 }
 
-/// Tells the keys, of which it says how many there are, from the rules, the last argument.
+/// Separates the keys from the rules, the last argument. Returns the number of keys, and the
+/// rules.
 ///
 /// # Errors
-/// Keys that no call can have, `WINDOW` among them: then each word is an argument.
+/// Keys that no call can have. `WINDOW` among them means that the rules were typed as several
+/// arguments.
 pub fn keys_and_rules<A: Arguments + ?Sized>(
     args: &A,
 ) -> Result<(usize, &[u8]), Box<RequestError>> {
@@ -46,8 +51,8 @@ pub fn keys_and_rules<A: Arguments + ?Sized>(
     Ok((keys, args.get(keys)))
 }
 
-/// Parses `rule [rule ...] [option ...]`. Rules go to a sink, in their order, so that nothing is
-/// allocated; [`super::Request::new`] checks their number.
+/// Parses `rule [rule ...] [option ...]`. Passes each rule to `sink`, in order, so that nothing is
+/// allocated. [`super::Request::new`] checks their number.
 ///
 /// # Errors
 /// The first thing that is wrong.
@@ -96,13 +101,13 @@ pub fn parse_rules<'a>(
     }
     call.check_together()?;
     if call.options.only_renew {
-        // Whoever keeps a lease alive wants to know at once whether it is.
+        // Whoever keeps a lease alive wants to know at once whether it has lapsed.
         call.options.timeout_ms = 0;
     }
     Ok(call.options)
 }
 
-/// The options of a call as they are read, and what the checks over all of them need to know.
+/// The options of a call as they are read, and the facts that the checks over all of them need.
 struct OptionArgs<'a> {
     form: Form,
     options: Options<'a>,
@@ -111,15 +116,18 @@ struct OptionArgs<'a> {
 
 #[derive(Default)]
 struct Seen {
-    concurrency: bool,
-    other_than_concurrency: bool,
-    other_than_bucket: bool,
+    /// An algorithm of leases, if there was one.
+    leased: Option<Algorithm>,
+    /// Whether there was an algorithm whose permits are spent.
+    spent: bool,
+    /// Whether there was an algorithm that cannot reserve.
+    unreservable: bool,
     highest_cost: u64,
     options: Words,
 }
 
 impl<'a> OptionArgs<'a> {
-    /// Builds the rule with that number, counted from 1.
+    /// Builds the rule. `number` counts the rules from 1.
     fn finish(
         &mut self,
         rule: RuleArgs<'a>,
@@ -127,9 +135,11 @@ impl<'a> OptionArgs<'a> {
     ) -> Result<Named<'a>, Box<RequestError>> {
         let named = rule.finish(number)?;
         let Ask { rule, cost, .. } = named.ask;
-        self.seen.concurrency |= rule.algorithm() == Algorithm::Concurrency;
-        self.seen.other_than_concurrency |= rule.algorithm() != Algorithm::Concurrency;
-        self.seen.other_than_bucket |= rule.algorithm() != Algorithm::Bucket;
+        match rule.algorithm().is_leased() {
+            true => self.seen.leased = Some(rule.algorithm()),
+            false => self.seen.spent = true,
+        }
+        self.seen.unreservable |= !rule.algorithm().can_reserve();
         self.seen.highest_cost = self.seen.highest_cost.max(cost);
         Ok(named)
     }
@@ -176,35 +186,31 @@ impl<'a> OptionArgs<'a> {
         Ok(())
     }
 
-    /// Checks what only all rules and options together tell.
+    /// Checks that rules and options go together.
     fn check_together(&self) -> Result<(), Box<RequestError>> {
         let OptionArgs { form, options, seen } = self;
         let excluded = |word, with| Err(RequestError::Excluded { word, with }.into());
         if options.force {
-            let words =
-                [(Word::Upto, "UPTO"), (Word::Reserve, "RESERVE"), (Word::Timeout, "TIMEOUT")];
-            if let Some((_, with)) = words.into_iter().find(|(word, _)| seen.options.has(*word)) {
-                return excluded(Word::Force, with);
+            let words = [Word::Upto, Word::Reserve, Word::Timeout];
+            if let Some(word) = words.into_iter().find(|word| seen.options.has(*word)) {
+                return excluded(Word::Force, Partner::Option(word));
             }
-            if seen.concurrency {
-                return excluded(Word::Force, "ALGO concurrency");
+            if let Some(leased) = seen.leased {
+                return excluded(Word::Force, Partner::Algo(leased.word()));
             }
         }
         if seen.options.has(Word::Reserve) && seen.options.has(Word::Timeout) {
-            return excluded(Word::Reserve, "TIMEOUT");
+            return excluded(Word::Reserve, Partner::Option(Word::Timeout));
         }
-        if seen.options.has(Word::Reserve) && seen.other_than_bucket {
-            return excluded(Word::Reserve, "an ALGO other than bucket and leaky");
+        if seen.options.has(Word::Reserve) && seen.unreservable {
+            return excluded(Word::Reserve, Partner::Unreservable);
         }
-        if options.only_renew && seen.other_than_concurrency {
-            return excluded(Word::Xx, "an ALGO other than concurrency");
+        if options.only_renew && seen.spent {
+            return excluded(Word::Xx, Partner::Spent);
         }
-        match options.id {
-            Some(_) if !seen.concurrency => {
-                return excluded(Word::Id, "an ALGO other than concurrency");
-            }
-            None if seen.concurrency && *form == Form::AcquireX => {
-                let by = "ALGO concurrency";
+        match (options.id, seen.leased) {
+            (Some(_), None) => return excluded(Word::Id, Partner::Spent),
+            (None, Some(by)) if *form == Form::AcquireX => {
                 return Err(RequestError::Required { word: Word::Id, by }.into());
             }
             _ => {}
@@ -218,7 +224,7 @@ impl<'a> OptionArgs<'a> {
 mod tests {
     use super::*;
 
-    /// The rules' costs, and the options.
+    /// The costs of the rules, and the options.
     fn parse(text: &str) -> Result<(Vec<u64>, Options<'_>), String> {
         let mut costs = Vec::new();
         let sink = &mut |rule: Named<'_>| costs.push(rule.ask.cost);
@@ -235,7 +241,7 @@ mod tests {
         let spaced =
             "\n\tWindow  1s\r\nlimit\t5 algo BUCKET cost 2\r window 1m limit 9 algo fixed upto 3 ";
         assert_eq!(parse(spaced), plain);
-        // Only these four: anything else is part of a word.
+        // Only these four: any other byte is part of a word.
         for other in ["\u{b}", "\u{c}", "\0", "\u{a0}"] {
             parse(&format!("WINDOW{other}1s LIMIT 5 ALGO bucket")).expect_err("one word");
         }

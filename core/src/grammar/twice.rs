@@ -1,18 +1,18 @@
-//! Finds a key that is named twice in a call, without reading long keys whole where that can be
-//! avoided: a thousand of them can be 100 MB.
+//! Finds a key that is named twice in a call. Avoids reading long keys whole if it can: a thousand
+//! of them can be 100 MB.
 
 use std::collections::HashSet;
 
-use super::Arguments;
+use super::arguments::Arguments;
 use crate::hash::{Hashes, Seed};
 
-/// Up to here comparing all pairs is faster than hashing, and allocates nothing.
+/// Up to this number of keys, comparing all pairs is faster than hashing, and allocates nothing.
 const FEW: usize = 8;
 
-/// How much of each end of a key is hashed.
+/// The number of bytes at each end of a key that are hashed.
 const END_BYTES: usize = 32;
 
-/// The first of the first `keys` arguments that was named before.
+/// The first of the first `keys` arguments that equals an earlier one.
 pub(crate) fn find_twice<A: Arguments + ?Sized>(args: &A, keys: usize) -> Option<&[u8]> {
     if keys > FEW {
         return if look_alike(args, keys) { find_exactly(args, keys) } else { None };
@@ -29,14 +29,14 @@ pub(crate) fn find_twice<A: Arguments + ?Sized>(args: &A, keys: usize) -> Option
     None
 }
 
-/// Whether two keys have the same length and the same ends. Others differ.
+/// Whether any two keys have the same length and the same ends, as equal keys do.
 fn look_alike<A: Arguments + ?Sized>(args: &A, keys: usize) -> bool {
     let seed = Seed::random();
     let mut seen = Hashes::with_capacity_and_hasher(keys, Default::default());
     (0..keys).any(|i| !seen.insert(mark(seed, args.get(i))))
 }
 
-/// A hash of a key's length and of its ends: of all of it unless it is long.
+/// A hash of a key's length and of its two ends, which are all of it unless it is long.
 fn mark(seed: Seed, key: &[u8]) -> u64 {
     let (len, middle) = (key.len() as u32, key.len().saturating_sub(END_BYTES));
     match (key.get(..END_BYTES), key.get(middle..)) {
@@ -56,7 +56,7 @@ fn find_exactly<A: Arguments + ?Sized>(args: &A, keys: usize) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    /// Keys of so many bytes, alike but for their number, which stands at `at`.
+    /// Keys of `len` bytes that differ only in their number, which stands at `at`.
     fn keys(count: usize, len: usize, at: usize) -> Vec<Vec<u8>> {
         let key = |i: usize| {
             let mut key = vec![b'k'; len];
@@ -69,7 +69,7 @@ mod tests {
     fn found(keys: &[Vec<u8>]) -> Option<usize> {
         let args: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let twice = find_twice(args.as_slice(), args.len())?;
-        // Which of the two is told does not matter, as they are the same.
+        // Either of the two equal keys will do.
         keys.iter().position(|key| key == twice)
     }
 

@@ -138,7 +138,7 @@ impl Key {
     }
 
     /// Whether that lease is alive.
-    fn holds(&self, id: &[u8], now: i64) -> bool {
+    fn has_lease(&self, id: &[u8], now: i64) -> bool {
         matches!(&self.stored, Some((_, State::Concurrency(leases))) if leases.held_by(id, now) > 0)
     }
 
@@ -285,8 +285,11 @@ pub fn call(before: &[Key], asks: &[Ask], terms: &Terms<'_>) -> Answer {
     let real: Vec<usize> = (0..asks.len()).filter(|i| !asks[*i].shadow).collect();
     let granted = real.iter().map(|i| alone[*i]).min().unwrap_or(terms.upto);
     let id = terms.id.unwrap_or(b"");
-    let lapsed: Vec<usize> =
-        real.iter().copied().filter(|i| terms.only_renew && !before[*i].holds(id, now)).collect();
+    let lapsed: Vec<usize> = real
+        .iter()
+        .copied()
+        .filter(|i| terms.only_renew && !before[*i].has_lease(id, now))
+        .collect();
     if let Some(first) = lapsed.first() {
         return nothing_to_renew(before, asks, terms, &alone, &lapsed, *first);
     }

@@ -1,11 +1,13 @@
 //! Strings of rules that go through a table of one place, where all of them collide: none answers for another. Each is
 //! read as the parser reads it, and a call that is made of it is decided as the oracle decides it.
 
-use rl_core::decision::{Ask, Slot, Terms, decide};
+use rl_core::decision::{Ask, Decision, Part, Terms, Verdict};
 use rl_core::grammar::remembered::Table;
 use rl_core::grammar::rules::{Form, parse_rules};
 use rl_core::grammar::{Named, Options, Request, rule_of};
+use rl_core::in_memory::InMemory;
 use rl_core::limiter::Limiter;
+use rl_core::limiters::Observer;
 use rl_core::rule::Algorithm;
 
 use crate::{Random, oracle};
@@ -85,6 +87,22 @@ struct World {
     oracle: Vec<oracle::Key>,
 }
 
+/// The answers of all limiters.
+#[derive(Default)]
+struct Verdicts(Vec<Verdict>);
+
+impl Observer for Verdicts {
+    fn wants_answers(&self) -> bool {
+        true
+    }
+
+    fn denied_by(&mut self, _: usize) {}
+
+    fn decided(&mut self, _: &Decision, parts: &[Part<'_>]) {
+        self.0 = parts.iter().map(|part| *part.verdict()).collect();
+    }
+}
+
 impl World {
     /// Makes a call by what was read of a string through the table; the oracle makes it by what the parser read.
     /// Whether it was granted.
@@ -98,23 +116,19 @@ impl World {
         let (Ok(read), Ok(parsed)) = (read, parsed) else { return None };
         let ((asks, terms), expected) = (self.asked(keys, read)?, self.asked(keys, parsed)?);
         let expected = oracle::call(&self.oracle[..keys], &expected.0, &expected.1);
-        let stored = self.limiters.iter().map(Option::as_ref);
-        let mut slots: Vec<Slot<'_>> =
-            stored.zip(&asks).map(|(stored, ask)| Slot::new(stored, ask)).collect();
-        let decision = decide(&mut slots, &terms);
-        let verdicts: Vec<_> = slots.iter().map(|slot| *slot.verdict()).collect();
+        let mut limiters = self.limiters.clone();
+        let mut call = InMemory::new(&mut limiters, &asks, terms.now_ms);
+        let mut verdicts = Verdicts::default();
+        let (decision, _) = call.acquire(&terms, &mut verdicts);
         assert_eq!(
-            (decision, verdicts),
+            (decision, verdicts.0),
             (expected.decision, expected.verdicts),
             "{asks:?} {terms:?}"
         );
         if form == Form::AcquireX {
-            let effects: Vec<_> = slots.iter().map(Slot::effect).collect();
-            for (key, (effect, after)) in effects.iter().zip(expected.after).enumerate() {
+            self.limiters = limiters;
+            for (key, after) in expected.after.into_iter().enumerate() {
                 self.oracle[key] = after;
-                if let Some(effect) = effect {
-                    self.limiters[key].get_or_insert_default().apply(effect);
-                }
             }
         }
         Some(decision.granted > 0)

@@ -4,3 +4,4 @@ mod crashes;
 mod durability;
 mod fixture;
 mod payloads;
+mod save_points;

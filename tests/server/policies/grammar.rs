@@ -85,6 +85,7 @@ fn rules_and_names_are_refused_by_whole_lines() {
         ("n WINDOW 1h LIMIT 5 ALGO bucket BURST 0", "BURST must be 1 to 1000000000000, got '0'"),
         ("n WINDOW 1h LIMIT 5 ALGO leaky BURST 5", "BURST does not go with ALGO leaky"),
         ("n WINDOW 1h LIMIT 5 ALGO sliding OFFSET 5", "OFFSET goes with ALGO fixed only"),
+        ("n WINDOW 1h LIMIT 5 ALGO leaky OFFSET 5", "OFFSET goes with ALGO fixed only"),
         (
             "n WINDOW 1h LIMIT 5 ALGO gcra",
             "unknown ALGO 'gcra', expected sliding, bucket, leaky, fixed, counter or concurrency",
