@@ -1,9 +1,13 @@
 //! A server: how it is started, stopped and killed.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,6 +15,7 @@ use tempfile::TempDir;
 
 use crate::client::Client;
 use crate::library::{module_path, program};
+use crate::values::text;
 use crate::waits::{patience, wait_for};
 
 /// The words put before the server's command, such as those of a memory checker.
@@ -19,10 +24,15 @@ pub(crate) fn wrapper() -> Vec<String> {
     words.split_whitespace().map(str::to_owned).collect()
 }
 
-/// A port that was free a moment ago.
+/// A port that was free a moment ago. It is below those that the system gives to outgoing connections, and no other server
+/// of this process has had it: a server that is started again wants the same one.
 fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    listener.local_addr().expect("its address").port()
+    static TAKEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let random = || RandomState::new().build_hasher().finish();
+    let ports = (0..10_000).map(|_| 10_000 + (random() % 20_000) as u16);
+    let mut free = ports.filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    free.find(|port| taken.insert(*port)).expect("a free port")
 }
 
 /// What a server is started with.
@@ -211,12 +221,13 @@ impl Server {
                 self.child = None;
                 return Err(self.log());
             }
-            if let Ok(mut client) = Client::connect(&self.url("")) {
-                // The port could be another server's.
-                let answers = client.call("PING").is_ok();
-                if answers && client.info("server", "process_id") == pid.to_string() {
-                    return Ok(());
-                }
+            // The port could be another server's, which may be gone at any moment.
+            let answer =
+                Client::connect(&self.url("")).map(|mut client| client.call("INFO server"));
+            if let Ok(Ok(info)) = answer
+                && text(&info).contains(&format!("process_id:{pid}\r"))
+            {
+                return Ok(());
             }
             assert!(begun.elapsed() < patience(), "the server is not ready:\n{}", self.log());
             thread::sleep(Duration::from_millis(10));

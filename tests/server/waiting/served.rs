@@ -357,7 +357,7 @@ fn switching_to_shadow_lets_all_through() {
 fn a_policy_that_ends_by_itself_wakes() {
     let server = Server::start();
     let mut client = server.client();
-    client.run("RL.POLICY SET plan WINDOW 10d LIMIT 1 ALGO concurrency FOR 300ms");
+    client.run("RL.POLICY SET plan WINDOW 10d LIMIT 1 ALGO concurrency FOR 1s");
     let call =
         |id| format!("k 'WINDOW 10d LIMIT 5 ALGO concurrency NAME plan ID {id} TIMEOUT 10m'");
     take(&mut client, call("a"));
