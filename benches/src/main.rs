@@ -1,5 +1,4 @@
-//! Measures redis-rl against plain commands, redis-cell and Lua: one server, one run, rounds
-//! interleaved.
+//! Measures redis-rl against plain commands, redis-cell and Lua: in one run, rounds interleaved.
 //!
 //! # Layout
 //!
