@@ -24,6 +24,10 @@ pub struct Case {
 
 /// The yardstick.
 pub const SET: &str = "SET PX";
+/// A read.
+pub const GET: &str = "GET";
+/// A change of nothing but the time to live.
+pub const EXPIRE: &str = "EXPIRE";
 /// The cheapest write.
 pub const INCR: &str = "INCR";
 /// The peer, granted.
@@ -162,6 +166,16 @@ pub fn incr() -> Case {
 /// The yardstick.
 pub fn set() -> Case {
     other(SET, None, "SET set:__rand_int__ v PX 3600000")
+}
+
+/// What other applications on the same server do most.
+pub fn others() -> Vec<Case> {
+    // After the first, which creates the keys.
+    vec![
+        set(),
+        other(GET, None, "GET set:__rand_int__"),
+        other(EXPIRE, None, "EXPIRE set:__rand_int__ 3600"),
+    ]
 }
 
 /// redis-cell, granted.

@@ -53,6 +53,10 @@ pub enum Part {
     Durable,
     /// Server CPU on other servers.
     Servers,
+    /// Server CPU of other applications' commands.
+    Others,
+    /// The single calls that hold the server longest.
+    Longest,
     /// Commands a second.
     Throughput,
     /// Latency under a fixed load.

@@ -4,8 +4,10 @@ use crate::cpu::Cost;
 use crate::growth::Series;
 use crate::latency::Latency;
 use crate::logs::Logs;
+use crate::longest::Call;
 use crate::machine::Machine;
 use crate::memory::{KeyBytes, LeaseBytes};
+use crate::others::Tax;
 use crate::throughput::Throughput;
 
 /// See the file's head.
@@ -20,6 +22,10 @@ pub struct Results {
     pub main: Vec<Cost>,
     /// The same on other servers.
     pub servers: Vec<OnServer>,
+    /// CPU of other applications' commands.
+    pub others: Vec<Tax>,
+    /// What holds the server longest.
+    pub longest: Vec<Call>,
     /// CPU, of each algorithm.
     pub algorithms: Vec<Cost>,
     /// CPU, with an AOF.

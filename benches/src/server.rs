@@ -83,6 +83,11 @@ impl Server {
         Ok(Server { server, connection, setup: setup.clone() })
     }
 
+    /// A client that shows replies whole.
+    pub fn client(&self) -> testkit::Client {
+        self.server.client()
+    }
+
     /// Where it listens.
     pub fn port(&self) -> u16 {
         self.server.port()

@@ -4,14 +4,14 @@ use std::error::Error;
 use std::time::Instant;
 
 use crate::cases::{self, Case, LOG_PERMITS};
-use crate::cpu::{self, Cost, Point};
+use crate::cpu::{self, Cost, Effort, Point};
 use crate::load::Load;
 use crate::machine::Machine;
 use crate::options::{Options, Part};
 use crate::results::{OnServer, Results, Setup};
 use crate::scripts::Scripts;
 use crate::server::{Copies, Server, Setup as ServerSetup};
-use crate::{growth, latency, logs, memory, throughput};
+use crate::{growth, latency, logs, longest, memory, others, throughput};
 
 /// Connections of redis-benchmark.
 const CONNECTIONS: u32 = 20;
@@ -42,6 +42,17 @@ pub fn run(options: &Options, machine: Machine) -> Result<Results, Box<dyn Error
     if options.wants(Part::Servers) {
         say("CPU on other servers");
         results.servers = servers(options, &installed)?;
+    }
+    if options.wants(Part::Others) {
+        say("CPU of other applications' commands");
+        let effort = Effort { rounds: options.pick(1, 7), ..options.effort() };
+        let starts = options.pick(1, 3);
+        results.others = others::measure(&installed, starts, load(options), effort)?;
+    }
+    if options.wants(Part::Longest) {
+        say("the longest calls");
+        let (many, tries) = options.pick((10_000, 1), (100_000, 5));
+        results.longest = longest::measure(&installed, many, tries)?;
     }
     let few = cases::few_cases(&scripts);
     if options.wants(Part::Throughput) {
@@ -99,6 +110,8 @@ fn nothing(
         setup,
         main: Vec::new(),
         servers: Vec::new(),
+        others: Vec::new(),
+        longest: Vec::new(),
         algorithms: Vec::new(),
         aof: Vec::new(),
         replica: Vec::new(),

@@ -4,6 +4,7 @@ use crate::cases::{self, SET, acquire_name, acquirex_name, hot_name, rules_name}
 use crate::cpu::{Cost, find};
 use crate::logs::LogBytes;
 use crate::memory;
+use crate::others::{STATES, State};
 use crate::results::Results;
 
 /// A promise and what became of it.
@@ -34,6 +35,7 @@ fn at_most(what: impl Into<String>, bound: f64, measured: Option<f64>) -> Target
 pub fn targets(results: &Results) -> Vec<Target> {
     let mut targets = own_targets(results);
     targets.extend(peer_targets(results));
+    targets.extend(other_targets(results));
     for algorithm in ["bucket", "sliding"] {
         let rate = |name: &str| {
             let found = results.throughput.iter().find(|throughput| throughput.name == name);
@@ -106,6 +108,22 @@ fn peer_targets(results: &Results) -> Vec<Target> {
         let three = acquire_name(algorithm, 3, false);
         targets.push(main(&three, cases::LUA_TWO_PHASE, 1.0 / 13.0));
     }
+    targets
+}
+
+/// What others notice of the module.
+fn other_targets(results: &Results) -> Vec<Target> {
+    let mut targets = Vec::new();
+    for name in [SET, cases::GET, cases::EXPIRE] {
+        let tax = results.others.iter().find(|tax| tax.name == name);
+        for state in STATES.into_iter().filter(|state| *state != State::Absent) {
+            let what = format!("{name}, {} / without the module", state.name());
+            targets.push(at_most(what, 1.01, tax.and_then(|tax| tax.in_state(state))));
+        }
+    }
+    let own = results.longest.iter().filter(|call| !call.is_bulk()).map(|call| call.micros);
+    let longest = own.max_by(f64::total_cmp);
+    targets.push(at_most("longest call that does not answer or copy as much, µs", 5000.0, longest));
     targets
 }
 

@@ -1,6 +1,7 @@
 //! `docs/benchmarks.md`, out of what a run found.
 
 mod cpu;
+mod others;
 mod sizes;
 mod speed;
 
@@ -29,6 +30,7 @@ pub fn write(results: &Results, folder: &Path) -> Result<(), Box<dyn Error>> {
     text += &target_section(results);
     text += "## CPU per command\n\n";
     text += &cpu::section(results, &picture("bench-cpu.svg", "Server CPU as ratios to SET PX"));
+    text += &others::section(results);
     text += &speed::section(results);
     text += &sizes::memory_section(results, &picture("bench-memory.svg", "Memory of a limiter"));
     text +=
