@@ -56,9 +56,10 @@ fuzz: setup ## Fuzz the parser and the decoders (SECONDS_EACH=20)
 memcheck: setup ## Run a part of the integration tests under valgrind
 	@scripts/memcheck
 
-bench: build ## Measure against SET, redis-cell and Lua; writes docs/benchmarks.md (QUICK=1: a minute, only printed)
+bench: build ## Measure against SET, redis-cell and Lua, on three servers; writes docs/benchmarks.md (QUICK=1: a minute, only printed)
 	cargo build --release -p rl-bench
 	cargo build --release -p redis-cell # By itself, or it is linked with a libstd that the server does not find.
+	scripts/servers target/servers >/dev/null
 	target/release/rl-bench $(if $(QUICK),--quick,--report docs)
 
 bench-core: setup ## Measure the limiter without a server

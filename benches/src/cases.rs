@@ -17,10 +17,17 @@ pub struct Case {
     /// What the reply's first number is once every key has been asked for: how a limiter says that
     /// it granted or denied. `None` for other commands.
     pub answer: Option<i64>,
+    /// Whether what it takes is over before the next round. Then the load also runs before each
+    /// measurement, to find the keys as they are in use.
+    pub is_short_lived: bool,
 }
 
 /// The yardstick.
 pub const SET: &str = "SET PX";
+/// A read.
+pub const GET: &str = "GET";
+/// A change of nothing but the time to live.
+pub const EXPIRE: &str = "EXPIRE";
 /// The cheapest write.
 pub const INCR: &str = "INCR";
 /// The peer, granted.
@@ -35,8 +42,8 @@ pub const LUA_LOG: &str = "Lua log in a ZSET";
 pub const LUA_LOG_DENIED: &str = "Lua log in a ZSET denied";
 /// Three sliding limits in Lua, all or nothing.
 pub const LUA_TWO_PHASE: &str = "Lua two-phase, 3 keys";
-/// Three rules for three keys.
-pub const THREE_RULES: &str = "RL.ACQUIREX 3 rules, 3 keys";
+/// A lease that is taken, while others of its limiter live and end.
+pub const NEW_LEASE: &str = "RL.ACQUIREX concurrency, new lease";
 /// In the place of a random number.
 pub const RANDOM: &str = "__rand_int__";
 
@@ -85,27 +92,66 @@ pub fn acquire(algorithm: &str, keys: usize, denied: bool) -> Case {
         command.extend(rule.split(' ').map(str::to_owned));
     }
     let answer = Some(i64::from(!denied));
-    Case { name: acquire_name(algorithm, keys, denied), command, answer }
+    Case { name: acquire_name(algorithm, keys, denied), command, answer, is_short_lived: false }
 }
 
 /// The name of a case of RL.ACQUIREX.
-pub fn acquirex_name(algorithm: &str, denied: bool) -> String {
-    format!("RL.ACQUIREX {algorithm}{}", if denied { " denied" } else { "" })
+pub fn acquirex_name(algorithm: &str, keys: usize, denied: bool) -> String {
+    acquire_name(algorithm, keys, denied).replace("RL.ACQUIRE ", "RL.ACQUIREX ")
 }
 
-/// RL.ACQUIREX over one key. Its rule repeats, as an application repeats it.
-pub fn acquirex(algorithm: &str, denied: bool) -> Case {
-    let Case { command, answer, .. } = acquire(algorithm, 1, denied);
-    let rule = command.get(2..).unwrap_or_default().join(" ");
-    let key = format!("{algorithm}:{}:{RANDOM}", if denied { "xd" } else { "xg" });
-    let command = vec!["RL.ACQUIREX".to_owned(), key, rule];
-    Case { name: acquirex_name(algorithm, denied), command, answer }
+/// RL.ACQUIREX with one rule. It repeats, as an application repeats it.
+pub fn acquirex(algorithm: &str, keys: usize, denied: bool) -> Case {
+    let case = acquire(algorithm, keys, denied);
+    let rule = case.command.get(1 + keys..).unwrap_or_default().join(" ");
+    let mut command = vec!["RL.ACQUIREX".to_owned()];
+    command.extend(case.command.iter().skip(1).take(keys).map(|key| format!("x{key}")));
+    command.push(rule);
+    Case { name: acquirex_name(algorithm, keys, denied), command, ..case }
+}
+
+/// The name of a case with a rule for each key.
+pub fn rules_name(keys: usize, denied: bool) -> String {
+    format!("RL.ACQUIREX {keys} rules, {keys} keys{}", if denied { " denied" } else { "" })
+}
+
+/// RL.ACQUIREX with a rule for each key.
+fn rules(keys: usize, denied: bool) -> Case {
+    let outcome = if denied { "d" } else { "g" };
+    let rule = |key: usize| match denied {
+        true => format!("WINDOW {key}d LIMIT 1 ALGO bucket"),
+        false => format!("WINDOW {}h LIMIT {} ALGO bucket", 40 * key, 20_000 * key),
+    };
+    let mut command = vec!["RL.ACQUIREX".to_owned()];
+    command.extend((1..=keys).map(|key| format!("r{keys}{outcome}{key}:{RANDOM}")));
+    command.push((1..=keys).map(rule).collect::<Vec<_>>().join(" "));
+    let answer = Some(i64::from(!denied));
+    Case { name: rules_name(keys, denied), command, answer, is_short_lived: false }
+}
+
+/// Leases that end after a moment. Each limiter holds a few.
+fn new_lease() -> Case {
+    let mut case = other(NEW_LEASE, Some(1), "RL.ACQUIREX lease:__rand_int__");
+    let rule = "WINDOW 100 LIMIT 1000000 ALGO concurrency ID __rand_int__";
+    case.command.push(rule.to_owned());
+    Case { is_short_lived: true, ..case }
+}
+
+/// The name of a case whose calls all go to one key.
+pub fn hot_name(name: &str) -> String {
+    format!("{name}, one hot key")
+}
+
+/// A case of one key, with all calls to the same.
+fn hot(case: &Case) -> Case {
+    let command = case.command.iter().map(|arg| arg.replace(RANDOM, "hot")).collect();
+    Case { name: hot_name(&case.name), command, ..case.clone() }
 }
 
 /// A case of another command, its arguments separated by spaces.
 fn other(name: &str, answer: Option<i64>, command: &str) -> Case {
     let command = command.split(' ').map(str::to_owned).collect();
-    Case { name: name.to_owned(), command, answer }
+    Case { name: name.to_owned(), command, answer, is_short_lived: false }
 }
 
 fn ping() -> Case {
@@ -120,6 +166,16 @@ pub fn incr() -> Case {
 /// The yardstick.
 pub fn set() -> Case {
     other(SET, None, "SET set:__rand_int__ v PX 3600000")
+}
+
+/// What other applications on the same server do most.
+pub fn others() -> Vec<Case> {
+    // After the first, which creates the keys.
+    vec![
+        set(),
+        other(GET, None, "GET set:__rand_int__"),
+        other(EXPIRE, None, "EXPIRE set:__rand_int__ 3600"),
+    ]
 }
 
 /// redis-cell, granted.
@@ -137,18 +193,14 @@ pub fn lua_bucket(scripts: &Scripts) -> Case {
 pub fn main_cases(scripts: &Scripts) -> Vec<Case> {
     let Scripts { window, bucket, log, two_phase } = scripts;
     let mut cases = vec![ping(), incr(), set()];
-    for algorithm in ["bucket", "sliding"] {
-        cases.extend([1, 3, 8].map(|keys| acquire(algorithm, keys, false)));
+    let both = [acquire, acquirex];
+    for make in both {
+        for algorithm in ["bucket", "sliding"] {
+            cases.extend([1, 3, 8].map(|keys| make(algorithm, keys, false)));
+        }
     }
-    for algorithm in ["bucket", "sliding"] {
-        cases.extend([false, true].map(|denied| acquirex(algorithm, denied)));
-    }
-    let mut three =
-        other(THREE_RULES, Some(1), "RL.ACQUIREX r1:__rand_int__ r2:__rand_int__ r3:__rand_int__");
-    let rules = "WINDOW 40h LIMIT 20000 ALGO bucket WINDOW 80h LIMIT 40000 ALGO bucket \
-                 WINDOW 10d LIMIT 90000 ALGO bucket";
-    three.command.push(rules.to_owned());
-    cases.push(three);
+    cases.extend([3, 8].map(|keys| rules(keys, false)));
+    cases.extend([acquirex("concurrency", 1, false), new_lease()]);
     cases.extend([
         cell(),
         other(
@@ -168,11 +220,21 @@ pub fn main_cases(scripts: &Scripts) -> Vec<Case> {
             Some(1),
             &format!("EVALSHA {two_phase} 3 t1:{RANDOM} t2:{RANDOM} t3:{RANDOM} 4000 600000"),
         ),
-        acquire("bucket", 1, true),
-        acquire("sliding", 1, true),
-        acquire("bucket", 3, true),
-        acquire("sliding", 3, true),
-        other(CELL_DENIED, Some(1), "CL.THROTTLE celld:__rand_int__ 0 1 86400"),
+    ]);
+    for make in both {
+        for algorithm in ["bucket", "sliding"] {
+            let denied = make(algorithm, 1, true);
+            let hot = hot(&denied);
+            cases.extend([denied, hot, make(algorithm, 3, true)]);
+        }
+    }
+    let cell_denied = other(CELL_DENIED, Some(1), "CL.THROTTLE celld:__rand_int__ 0 1 86400");
+    let cell_hot = hot(&cell_denied);
+    cases.extend([
+        rules(3, true),
+        acquirex("concurrency", 1, true),
+        cell_denied,
+        cell_hot,
         other(
             "Lua bucket in a hash denied",
             Some(0),
@@ -191,13 +253,6 @@ pub fn algorithm_cases(keys: &[usize]) -> Vec<Case> {
             cases.extend(keys.iter().map(|keys| acquire(algorithm, *keys, denied)));
         }
     }
-    cases
-}
-
-/// The smaller set, with an AOF and with a replica.
-pub fn durable_cases(scripts: &Scripts) -> Vec<Case> {
-    let mut cases = few_cases(scripts);
-    cases.extend([acquire("bucket", 3, false), acquire("bucket", 1, true)]);
     cases
 }
 

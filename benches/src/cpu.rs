@@ -7,7 +7,7 @@ use redis::Value;
 
 use crate::cases::{Case, RANDOM};
 use crate::load::{self, Load};
-use crate::server::Server;
+use crate::server::{Copies, Server};
 use crate::stats::{median, quantile};
 
 /// A case and the load it is put under.
@@ -24,6 +24,30 @@ impl Point {
     /// A point whose first round is like the others.
     pub fn new(case: Case, load: Load) -> Point {
         Point { case, load, first: load.requests }
+    }
+
+    /// Puts a server under so many commands. Returns the µs that each took.
+    pub fn run(
+        &self,
+        server: &mut Server,
+        requests: u32,
+        copies: Copies,
+    ) -> Result<f64, Box<dyn Error>> {
+        let load = Load { requests, ..self.load };
+        if self.case.is_short_lived {
+            load::run(server.port(), &self.case.command, load)?;
+        }
+        server.prepare(copies)?;
+        let before = server.cpu_micros()?;
+        load::run(server.port(), &self.case.command, load)?;
+        server.settle(copies)?;
+        Ok((server.cpu_micros()? - before) / f64::from(requests))
+    }
+
+    /// Commands of the next rounds, after one in which each took so many µs.
+    pub fn next(&self, micros: f64, effort: Effort) -> u32 {
+        let most = self.load.requests;
+        ((effort.micros / micros) as u32).clamp(LEAST_REQUESTS.min(most), most)
     }
 }
 
@@ -59,30 +83,24 @@ impl Cost {
 /// Fewer commands a round tell nothing.
 const LEAST_REQUESTS: u32 = 2_000;
 
-/// Measures all points. `settle` runs before each reading of the clock, to wait for what a command
-/// has left to do.
+/// Measures all points.
 pub fn measure(
     server: &mut Server,
     points: &[Point],
     effort: Effort,
-    mut settle: impl FnMut(&mut Server) -> Result<(), Box<dyn Error>>,
+    copies: Copies,
 ) -> Result<Vec<Cost>, Box<dyn Error>> {
     let mut rounds: Vec<Vec<f64>> = vec![Vec::new(); points.len()];
     let mut requests: Vec<u32> = points.iter().map(|point| point.first).collect();
     for round in 0..=effort.rounds {
         for ((point, costs), requests) in points.iter().zip(&mut rounds).zip(&mut requests) {
-            let load = Load { requests: *requests, ..point.load };
-            let before = server.cpu_micros()?;
-            load::run(server.port(), &point.case.command, load)?;
-            settle(server)?;
-            let cost = (server.cpu_micros()? - before) / f64::from(load.requests);
+            let cost = point.run(server, *requests, copies)?;
             if round > 0 {
                 costs.push(cost);
                 continue;
             }
             check_answer(server, &point.case)?;
-            let most = point.load.requests;
-            *requests = ((effort.micros / cost) as u32).clamp(LEAST_REQUESTS.min(most), most);
+            *requests = point.next(cost, effort);
         }
     }
     for point in points {

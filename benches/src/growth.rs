@@ -8,7 +8,7 @@ use crate::fill;
 use crate::latency::pack;
 use crate::load::Load;
 use crate::machine::available_gb;
-use crate::server::Server;
+use crate::server::{Copies, Server};
 
 /// Costs in µs against a number.
 pub struct Series {
@@ -35,7 +35,7 @@ pub fn keys_in_a_call(
             Point { first: requests.max(1000), ..Point::new(case, load) }
         });
         let points: Vec<Point> = points.collect();
-        let costs = cpu::measure(server, &points, effort, |_| Ok(()))?;
+        let costs = cpu::measure(server, &points, effort, Copies::None)?;
         let points = numbers.iter().zip(costs).map(|(number, cost)| (*number, cost.micros));
         all.push(Series { name: format!("RL.ACQUIRE {algorithm}"), points: points.collect() });
     }
@@ -70,7 +70,7 @@ pub fn keys_in_the_database(
         from = *number;
         let load = Load { connections: 20, pipeline: 64, keys: *number, requests: 100_000 };
         let points = cases.each_ref().map(|case| Point::new(case.clone(), load));
-        let costs = cpu::measure(server, &points, effort, |_| Ok(()))?;
+        let costs = cpu::measure(server, &points, effort, Copies::None)?;
         for (series, cost) in series.iter_mut().zip(costs) {
             series.points.push((*number, cost.micros));
         }
@@ -94,7 +94,7 @@ pub fn clients(
             points.push(Point::new(case.clone(), load));
         }
     }
-    let costs = cpu::measure(server, &points, effort, |_| Ok(()))?;
+    let costs = cpu::measure(server, &points, effort, Copies::None)?;
     server.flush()?;
     let series = cases.iter().zip(costs.chunks(numbers.len())).map(|(case, costs)| {
         let points = numbers.iter().zip(costs).map(|(number, cost)| (*number, cost.micros));

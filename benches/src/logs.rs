@@ -12,7 +12,7 @@ use crate::cases::Case;
 use crate::cpu::{self, Cost, Effort, Point};
 use crate::fill;
 use crate::load::Load;
-use crate::server::Server;
+use crate::server::{Copies, Server};
 
 /// The most permits of a limiter that is exact to the millisecond.
 const MOST_EXACT: u32 = 65_536;
@@ -182,11 +182,12 @@ fn grants(
             let key = format!("{}:__rand_int__", limiter.key);
             let command = ["RL.ACQUIRE", &key, "WINDOW", "1h", "LIMIT", "65536", "ALGO", "sliding"];
             let command = command.map(str::to_owned).to_vec();
-            let case = Case { name: limiter.key.clone(), command, answer: Some(1) };
+            let name = limiter.key.clone();
+            let case = Case { name, command, answer: Some(1), is_short_lived: false };
             let load = Load { connections: 20, pipeline: 64, keys: COPIES, requests: 20 * COPIES };
             let point = Point::new(case, load);
             let once = Effort { rounds: 1, ..effort };
-            let cost = cpu::measure(server, &[point], once, |_| Ok(()))?;
+            let cost = cpu::measure(server, &[point], once, Copies::None)?;
             costs.extend(cost.iter().map(|cost| cost.micros));
         }
     }

@@ -1,5 +1,4 @@
-//! Measures redis-rl against plain commands, redis-cell and Lua: one server, one run, rounds
-//! interleaved.
+//! Measures redis-rl against plain commands, redis-cell and Lua: in one run, rounds interleaved.
 //!
 //! # Layout
 //!
@@ -7,8 +6,8 @@
 //! |---|---|
 //! | [`options`], [`suite`] | what to measure, and in which order |
 //! | [`cases`], [`scripts`] | the commands |
-//! | [`server`], [`load`], [`fill`], [`machine`] | what is under load, and what makes the load |
-//! | [`cpu`], [`throughput`], [`latency`], [`memory`], [`logs`], [`growth`] | one way to measure each |
+//! | [`server`], [`load`], [`fill`], [`waiters`], [`machine`] | what is under load, and what makes the load |
+//! | [`cpu`], [`others`], [`longest`], [`throughput`], [`latency`], [`memory`], [`logs`], [`growth`] | one way to measure each |
 //! | [`stats`] | medians |
 //! | [`results`], [`targets`] | what was found, and what must hold |
 //! | [`report`], [`plots`], [`table`] | the page for the docs |
@@ -22,9 +21,11 @@ mod growth;
 mod latency;
 mod load;
 mod logs;
+mod longest;
 mod machine;
 mod memory;
 mod options;
+mod others;
 mod plots;
 mod report;
 mod results;
@@ -35,6 +36,7 @@ mod suite;
 mod table;
 mod targets;
 mod throughput;
+mod waiters;
 
 use std::error::Error;
 use std::process::ExitCode;

@@ -37,6 +37,9 @@ pub struct Options {
     /// The folder with the modules.
     #[arg(long, default_value = "target/release")]
     pub modules: PathBuf,
+    /// The folder with other servers, as scripts/servers fills it.
+    #[arg(long, default_value = "target/servers")]
+    pub servers: PathBuf,
 }
 
 /// A part of the run.
@@ -48,11 +51,17 @@ pub enum Part {
     Algorithms,
     /// Server CPU with an AOF and with a replica.
     Durable,
+    /// Server CPU on other servers.
+    Servers,
+    /// Server CPU of other applications' commands.
+    Others,
+    /// The single calls that hold the server longest.
+    Longest,
     /// Commands a second.
     Throughput,
     /// Latency under a fixed load.
     Latency,
-    /// Bytes a key.
+    /// Bytes a key, and of leases.
     Memory,
     /// One sliding limiter with few and with many permits.
     Logs,
@@ -73,7 +82,7 @@ impl Options {
 
     /// How long to measure CPU.
     pub fn effort(&self) -> Effort {
-        let (rounds, micros) = if self.quick { (3, 20_000.0) } else { (9, 100_000.0) };
+        let (rounds, micros) = if self.quick { (2, 20_000.0) } else { (9, 100_000.0) };
         Effort { rounds: self.rounds.map_or(rounds, usize::from), micros }
     }
 

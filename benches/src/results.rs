@@ -4,8 +4,10 @@ use crate::cpu::Cost;
 use crate::growth::Series;
 use crate::latency::Latency;
 use crate::logs::Logs;
+use crate::longest::Call;
 use crate::machine::Machine;
-use crate::memory::KeyBytes;
+use crate::memory::{KeyBytes, LeaseBytes};
+use crate::others::Tax;
 use crate::throughput::Throughput;
 
 /// See the file's head.
@@ -18,6 +20,12 @@ pub struct Results {
     pub setup: Setup,
     /// CPU, of what the targets compare.
     pub main: Vec<Cost>,
+    /// The same on other servers.
+    pub servers: Vec<OnServer>,
+    /// CPU of other applications' commands.
+    pub others: Vec<Tax>,
+    /// What holds the server longest.
+    pub longest: Vec<Call>,
     /// CPU, of each algorithm.
     pub algorithms: Vec<Cost>,
     /// CPU, with an AOF.
@@ -30,6 +38,8 @@ pub struct Results {
     pub latency: Vec<Latency>,
     /// Bytes a key.
     pub memory: Vec<KeyBytes>,
+    /// One limiter with leases.
+    pub leases: Vec<LeaseBytes>,
     /// One sliding limiter.
     pub logs: Option<Logs>,
     /// Against keys in a call.
@@ -40,6 +50,14 @@ pub struct Results {
     pub clients: Vec<Series>,
 }
 
+/// CPU on another server.
+pub struct OnServer {
+    /// Its version.
+    pub version: String,
+    /// What the targets compare.
+    pub costs: Vec<Cost>,
+}
+
 /// How much was measured.
 pub struct Setup {
     /// Whether only to see that everything works.
@@ -48,6 +66,8 @@ pub struct Setup {
     pub rounds: usize,
     /// Random keys.
     pub keys: u32,
+    /// Rounds on other servers.
+    pub server_rounds: usize,
     /// Commands in flight.
     pub pipeline: u32,
     /// Keys of the memory table.

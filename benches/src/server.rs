@@ -6,25 +6,62 @@ use std::time::{Duration, Instant};
 
 use crate::machine::{CLIENT_CORE, SERVER_CORE};
 
+/// The module of this project.
+pub const OURS: &str = "libredis_rl.so";
+/// The peer's.
+pub const CELL: &str = "libredis_cell.so";
 /// How long a server may take to load what it is sent, to settle.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A redis-server with both modules, stopped on drop.
+/// How far an AOF may grow before it is rewritten, between two measurements.
+const LARGE_AOF: u64 = 1 << 28;
+
+/// What a server runs with.
+#[derive(Clone)]
+pub struct Setup {
+    /// The folder with the modules.
+    pub modules: PathBuf,
+    /// The files of those that are loaded.
+    pub libraries: &'static [&'static str],
+    /// The server, if it is not the installed one.
+    pub binary: Option<PathBuf>,
+}
+
+impl Setup {
+    /// The installed server with both modules.
+    pub fn new(modules: &Path) -> Setup {
+        Setup { modules: modules.into(), libraries: &[OURS, CELL], binary: None }
+    }
+}
+
+/// Where else the writes of a measurement go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Copies {
+    /// Nowhere.
+    None,
+    /// To an AOF.
+    Aof,
+    /// To a replica.
+    Replica,
+}
+
+/// A server under test, stopped on drop.
 pub struct Server {
     server: testkit::Server,
     /// For questions, and for what the load is not measured on.
     pub connection: redis::Connection,
+    setup: Setup,
 }
 
 impl Server {
     /// Starts a server without persistence on a free port, on the server's core.
-    pub fn start(modules: &Path) -> Result<Server, Box<dyn Error>> {
-        Server::start_on(SERVER_CORE, modules)
+    pub fn start(setup: &Setup) -> Result<Server, Box<dyn Error>> {
+        Server::start_on(SERVER_CORE, setup)
     }
 
     /// A second server that replicates this one, on the client's core.
-    pub fn start_replica(&mut self, modules: &Path) -> Result<Server, Box<dyn Error>> {
-        let mut replica = Server::start_on(CLIENT_CORE, modules)?;
+    pub fn start_replica(&mut self) -> Result<Server, Box<dyn Error>> {
+        let mut replica = Server::start_on(CLIENT_CORE, &self.setup)?;
         self.config("client-output-buffer-limit", "replica 0 0 0")?;
         let mut replicate = redis::cmd("REPLICAOF");
         replicate.arg("127.0.0.1").arg(self.port()).exec(&mut replica.connection)?;
@@ -32,15 +69,23 @@ impl Server {
         Ok(replica)
     }
 
-    fn start_on(core: &str, modules: &Path) -> Result<Server, Box<dyn Error>> {
+    fn start_on(core: &str, setup: &Setup) -> Result<Server, Box<dyn Error>> {
         let mut builder =
             testkit::Server::builder().without_module().behind(["taskset", "-c", core]);
-        for library in ["libredis_rl.so", "libredis_cell.so"] {
-            builder = builder.library(&module(modules, library)?);
+        for library in setup.libraries {
+            builder = builder.library(&module(&setup.modules, library)?);
+        }
+        if let Some(binary) = &setup.binary {
+            builder = builder.binary(binary);
         }
         let server = builder.try_start()?;
         let connection = server.connection();
-        Ok(Server { server, connection })
+        Ok(Server { server, connection, setup: setup.clone() })
+    }
+
+    /// A client that shows replies whole.
+    pub fn client(&self) -> testkit::Client {
+        self.server.client()
     }
 
     /// Where it listens.
@@ -75,15 +120,40 @@ impl Server {
     /// Turns the AOF on, and waits until it is written.
     pub fn start_aof(&mut self) -> Result<(), Box<dyn Error>> {
         self.config("appendfsync", "everysec")?;
+        // A rewrite in the middle of a measurement would be charged to a command.
+        self.config("auto-aof-rewrite-percentage", "0")?;
         self.config("appendonly", "yes")?;
+        self.wait_for_rewrite()
+    }
+
+    fn wait_for_rewrite(&mut self) -> Result<(), Box<dyn Error>> {
         self.wait_until("the AOF is written", |server| {
             Ok(server.field("persistence", "aof_rewrite_in_progress")? == "0"
                 && server.field("persistence", "aof_rewrite_scheduled")? == "0")
         })
     }
 
+    /// Gets ready for a measurement.
+    pub fn prepare(&mut self, copies: Copies) -> Result<(), Box<dyn Error>> {
+        if copies == Copies::Aof
+            && self.field("persistence", "aof_current_size")?.parse::<u64>()? > LARGE_AOF
+        {
+            redis::cmd("BGREWRITEAOF").exec(&mut self.connection)?;
+            self.wait_for_rewrite()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for what the commands of a measurement have left to do: it belongs to them.
+    pub fn settle(&mut self, copies: Copies) -> Result<(), Box<dyn Error>> {
+        match copies {
+            Copies::Replica => self.wait_for_replica(),
+            Copies::None | Copies::Aof => Ok(()),
+        }
+    }
+
     /// Waits until the replica has everything.
-    pub fn wait_for_replica(&mut self) -> Result<(), Box<dyn Error>> {
+    fn wait_for_replica(&mut self) -> Result<(), Box<dyn Error>> {
         self.wait_until("the replica has everything", |server| {
             // WAIT is about what its own connection wrote, and that came last.
             redis::cmd("SET").arg("last").arg("v").exec(&mut server.connection)?;

@@ -1,25 +1,28 @@
-//! The run: every part in turn, on one server.
+//! The run: every part in turn, most of them on one server.
 
 use std::error::Error;
 use std::time::Instant;
 
 use crate::cases::{self, Case, LOG_PERMITS};
-use crate::cpu::{self, Cost, Point};
+use crate::cpu::{self, Cost, Effort, Point};
 use crate::load::Load;
 use crate::machine::Machine;
 use crate::options::{Options, Part};
-use crate::results::{Results, Setup};
+use crate::results::{OnServer, Results, Setup};
 use crate::scripts::Scripts;
-use crate::server::Server;
-use crate::{growth, latency, logs, memory, throughput};
+use crate::server::{Copies, Server, Setup as ServerSetup};
+use crate::{growth, latency, logs, longest, memory, others, throughput};
 
 /// Connections of redis-benchmark.
 const CONNECTIONS: u32 = 20;
+/// The servers of the main table beside the installed one.
+const SERVERS: [&str; 2] = ["redis-8.2", "valkey-9.1"];
 
 /// Runs the parts that are wanted.
 pub fn run(options: &Options, machine: Machine) -> Result<Results, Box<dyn Error>> {
     let start = Instant::now();
-    let mut server = Server::start(&options.modules)?;
+    let installed = ServerSetup::new(&options.modules);
+    let mut server = Server::start(&installed)?;
     let scripts = Scripts::load(&mut server)?;
     let mut results = nothing(options, machine, &mut server)?;
     let say = |what: &str| eprintln!("{:>4} s  {what}", start.elapsed().as_secs());
@@ -35,6 +38,21 @@ pub fn run(options: &Options, machine: Machine) -> Result<Results, Box<dyn Error
     if options.wants(Part::Durable) {
         say("CPU with an AOF, and with a replica");
         durable(&mut server, options, &scripts, &mut results)?;
+    }
+    if options.wants(Part::Servers) {
+        say("CPU on other servers");
+        results.servers = servers(options, &installed)?;
+    }
+    if options.wants(Part::Others) {
+        say("CPU of other applications' commands");
+        let effort = Effort { rounds: options.pick(1, 7), ..options.effort() };
+        let starts = options.pick(1, 3);
+        results.others = others::measure(&installed, starts, load(options), effort)?;
+    }
+    if options.wants(Part::Longest) {
+        say("the longest calls");
+        let (many, tries) = options.pick((10_000, 1), (100_000, 5));
+        results.longest = longest::measure(&installed, many, tries)?;
     }
     let few = cases::few_cases(&scripts);
     if options.wants(Part::Throughput) {
@@ -54,6 +72,8 @@ pub fn run(options: &Options, machine: Machine) -> Result<Results, Box<dyn Error
         say("memory");
         let kinds = cases::memory_cases(&scripts);
         results.memory = memory::measure(&mut server, &kinds, results.setup.memory_keys)?;
+        let most = options.pick(10_000, 100_000);
+        results.leases = memory::leases(&mut server, &[1, 10, most], most)?;
     }
     if options.wants(Part::Logs) {
         say("sliding logs");
@@ -79,6 +99,7 @@ fn nothing(
     let setup = Setup {
         quick: options.quick,
         rounds: options.effort().rounds,
+        server_rounds: options.less_effort().rounds,
         keys: options.keys,
         pipeline: options.pipeline,
         memory_keys: options.pick([40_000, 100_000], [400_000, 1_000_000]),
@@ -88,12 +109,16 @@ fn nothing(
         server: server.version()?,
         setup,
         main: Vec::new(),
+        servers: Vec::new(),
+        others: Vec::new(),
+        longest: Vec::new(),
         algorithms: Vec::new(),
         aof: Vec::new(),
         replica: Vec::new(),
         throughput: Vec::new(),
         latency: Vec::new(),
         memory: Vec::new(),
+        leases: Vec::new(),
         logs: None,
         keys_in_a_call: Vec::new(),
         keys_in_the_database: Vec::new(),
@@ -129,7 +154,12 @@ fn costs(
     cases: Vec<Case>,
 ) -> Result<Vec<Cost>, Box<dyn Error>> {
     server.flush()?;
-    cpu::measure(server, &points(options, cases), options.effort(), |_| Ok(()))
+    cpu::measure(server, &points(options, cases), options.effort(), Copies::None)
+}
+
+/// The cases of tables beside the main one.
+fn side_cases(options: &Options, scripts: &Scripts) -> Vec<Case> {
+    if options.quick { cases::few_cases(scripts) } else { cases::main_cases(scripts) }
 }
 
 fn durable(
@@ -138,17 +168,34 @@ fn durable(
     scripts: &Scripts,
     results: &mut Results,
 ) -> Result<(), Box<dyn Error>> {
-    let points = points(options, cases::durable_cases(scripts));
+    let points = points(options, side_cases(options, scripts));
     server.flush()?;
     server.start_aof()?;
-    results.aof = cpu::measure(server, &points, options.effort(), |_| Ok(()))?;
+    results.aof = cpu::measure(server, &points, options.effort(), Copies::Aof)?;
     server.config("appendonly", "no")?;
     server.flush()?;
-    let replica = server.start_replica(&options.modules)?;
-    // What is still on its way to the replica belongs to the commands that sent it.
-    results.replica = cpu::measure(server, &points, options.effort(), Server::wait_for_replica)?;
+    let replica = server.start_replica()?;
+    results.replica = cpu::measure(server, &points, options.effort(), Copies::Replica)?;
     drop(replica);
     server.end_replication()
+}
+
+/// The main table on the servers that are there.
+fn servers(options: &Options, installed: &ServerSetup) -> Result<Vec<OnServer>, Box<dyn Error>> {
+    let mut found = Vec::new();
+    for name in SERVERS {
+        let Ok(binary) = options.servers.join(name).canonicalize() else {
+            eprintln!("{name} is left out: scripts/servers {}", options.servers.display());
+            continue;
+        };
+        let mut server = Server::start(&ServerSetup { binary: Some(binary), ..installed.clone() })?;
+        let scripts = Scripts::load(&mut server)?;
+        let points = points(options, side_cases(options, &scripts));
+        let costs = cpu::measure(&mut server, &points, options.less_effort(), Copies::None)?;
+        server.check_no_errors()?;
+        found.push(OnServer { version: server.version()?, costs });
+    }
+    Ok(found)
 }
 
 fn grow(

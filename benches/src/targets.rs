@@ -1,9 +1,10 @@
 //! What must hold, as ratios within one run.
 
-use crate::cases::{self, acquire_name, acquirex_name};
-use crate::cpu::find;
+use crate::cases::{self, SET, acquire_name, acquirex_name, hot_name, rules_name};
+use crate::cpu::{Cost, find};
 use crate::logs::LogBytes;
 use crate::memory;
+use crate::others::{STATES, State};
 use crate::results::Results;
 
 /// A promise and what became of it.
@@ -32,61 +33,110 @@ fn at_most(what: impl Into<String>, bound: f64, measured: Option<f64>) -> Target
 
 /// All targets, in the order of the promise.
 pub fn targets(results: &Results) -> Vec<Target> {
-    let mut targets = cpu_targets(results);
+    let mut targets = own_targets(results);
+    targets.extend(peer_targets(results));
+    targets.extend(other_targets(results));
     for algorithm in ["bucket", "sliding"] {
         let rate = |name: &str| {
             let found = results.throughput.iter().find(|throughput| throughput.name == name);
             found.map(|throughput| throughput.rates[0])
         };
         targets.push(Target {
-            what: format!("{algorithm} / INCR, throughput without pipelining"),
+            what: format!("RL.ACQUIRE {algorithm} / INCR, throughput without pipelining"),
             bound: 0.95,
             at_least: true,
             measured: ratio(rate(&acquire_name(algorithm, 1, false)), rate(cases::INCR)),
         });
     }
     targets.extend(log_targets(results));
+    targets.extend(lease_targets(results));
     targets
 }
 
-fn cpu_targets(results: &Results) -> Vec<Target> {
-    let cpu = |name: &str| find(&results.main, name);
-    let over = |name: &str, base: &str| ratio(cpu(name), cpu(base));
+/// A ratio of two costs of one table.
+fn over(costs: &[Cost], name: &str, base: &str, bound: f64, when: &str) -> Target {
+    at_most(format!("{name} / {base}{when}"), bound, ratio(find(costs, name), find(costs, base)))
+}
+
+/// Against `SET PX`, and of more keys against fewer.
+fn own_targets(results: &Results) -> Vec<Target> {
+    let main = |name: &str, bound: f64| over(&results.main, name, SET, bound, "");
     let mut targets = Vec::new();
-    for (algorithm, bound) in [("bucket", 1.15), ("sliding", 1.25)] {
-        let name = acquire_name(algorithm, 1, false);
-        let bases = [
-            (cases::SET, bound),
-            (cases::CELL, 0.6),
-            (cases::LUA_LOG, 1.0 / 5.5),
-            (cases::LUA_BUCKET, 1.0 / 4.8),
-        ];
-        for (base, bound) in bases {
-            let what = format!("{algorithm} / {base}");
-            targets.push(at_most(what, bound, over(&name, base)));
+    for (algorithm, extended, plain) in [("bucket", 1.0, 1.1), ("sliding", 1.25, 1.35)] {
+        targets.push(main(&acquirex_name(algorithm, 1, false), extended));
+        targets.push(main(&acquire_name(algorithm, 1, false), plain));
+    }
+    for (costs, when) in [(&results.aof, ", AOF"), (&results.replica, ", replica")] {
+        for (algorithm, bound) in [("bucket", 1.15), ("sliding", 1.3)] {
+            let name = acquirex_name(algorithm, 1, false);
+            targets.push(over(costs, &name, SET, bound, when));
         }
     }
     for algorithm in ["bucket", "sliding"] {
-        let name = acquire_name(algorithm, 1, true);
-        for (base, bound) in [(cases::CELL_DENIED, 0.7), (cases::LUA_LOG_DENIED, 1.0 / 4.3)] {
-            let what = format!("{algorithm} denied / {base}");
-            targets.push(at_most(what, bound, over(&name, base)));
-        }
+        let denied = acquirex_name(algorithm, 1, true);
+        targets.push(main(&denied, 1.0));
+        targets.push(main(&hot_name(&denied), 0.9));
+    }
+    targets.push(main(&rules_name(3, false), 2.2));
+    targets.push(main(&rules_name(3, true), 1.8));
+    targets.push(main(cases::NEW_LEASE, 1.8));
+    targets.push(main(&acquirex_name("concurrency", 1, false), 1.8));
+    let rules = [rules_name(8, false), rules_name(3, false)];
+    let rule = ["bucket", "sliding"]
+        .map(|algorithm| [8, 3].map(|keys| acquire_name(algorithm, keys, false)));
+    let more = [rules].into_iter().chain(rule);
+    targets.extend(more.map(|[eight, three]| over(&results.main, &eight, &three, 2.4, "")));
+    targets
+}
+
+/// Against redis-cell and Lua.
+fn peer_targets(results: &Results) -> Vec<Target> {
+    let main = |name: &str, base: &str, bound: f64| over(&results.main, name, base, bound, "");
+    let mut targets = Vec::new();
+    for algorithm in ["bucket", "sliding"] {
+        let granted = acquire_name(algorithm, 1, false);
+        targets.push(main(&granted, cases::CELL, 0.6));
+        targets.push(main(&granted, cases::LUA_LOG, 1.0 / 5.5));
+        targets.push(main(&granted, cases::LUA_BUCKET, 1.0 / 4.8));
+    }
+    for algorithm in ["bucket", "sliding"] {
+        let denied = acquirex_name(algorithm, 1, true);
+        targets.push(main(&denied, cases::CELL_DENIED, 0.7));
+        targets.push(main(&denied, cases::LUA_LOG_DENIED, 1.0 / 4.3));
     }
     for algorithm in ["bucket", "sliding"] {
         let three = acquire_name(algorithm, 3, false);
-        let eight = acquire_name(algorithm, 8, false);
-        let what = format!("{algorithm}, 3 keys / {}", cases::LUA_TWO_PHASE);
-        targets.push(at_most(what, 1.0 / 13.0, over(&three, cases::LUA_TWO_PHASE)));
-        let what = format!("{algorithm}, 8 keys / 3 keys");
-        targets.push(at_most(what, 2.4, over(&eight, &three)));
+        targets.push(main(&three, cases::LUA_TWO_PHASE, 1.0 / 13.0));
     }
-    let extended = acquirex_name("bucket", false);
-    targets.push(at_most("RL.ACQUIREX bucket / SET PX", 1.08, over(&extended, cases::SET)));
-    let three = acquire_name("bucket", 3, false);
-    let what = "RL.ACQUIREX with 3 rules / RL.ACQUIRE, both 3 keys";
-    targets.push(at_most(what, 1.0, over(cases::THREE_RULES, &three)));
     targets
+}
+
+/// What others notice of the module.
+fn other_targets(results: &Results) -> Vec<Target> {
+    let mut targets = Vec::new();
+    for name in [SET, cases::GET, cases::EXPIRE] {
+        let tax = results.others.iter().find(|tax| tax.name == name);
+        for state in STATES.into_iter().filter(|state| *state != State::Absent) {
+            let what = format!("{name}, {} / without the module", state.name());
+            targets.push(at_most(what, 1.01, tax.and_then(|tax| tax.in_state(state))));
+        }
+    }
+    let own = results.longest.iter().filter(|call| !call.is_bulk()).map(|call| call.micros);
+    let longest = own.max_by(f64::total_cmp);
+    targets.push(at_most("longest call that does not answer or copy as much, µs", 5000.0, longest));
+    targets
+}
+
+fn lease_targets(results: &Results) -> Vec<Target> {
+    let each = |leases: u32| {
+        let found = results.leases.iter().find(|weighed| weighed.leases == leases);
+        found.map(|weighed| weighed.bytes / f64::from(leases))
+    };
+    vec![
+        at_most("bytes of a concurrency limiter with 1 lease", 400.0, each(1)),
+        at_most("bytes with 10 leases", 1024.0, each(10).map(|each| 10.0 * each)),
+        at_most("bytes of each of 100,000 leases", 150.0, each(100_000)),
+    ]
 }
 
 fn log_targets(results: &Results) -> Vec<Target> {

@@ -44,6 +44,7 @@ pub struct Builder {
     sentinel: bool,
     environment: Vec<(String, String)>,
     command: Vec<String>,
+    binary: Option<PathBuf>,
 }
 
 impl Builder {
@@ -81,6 +82,12 @@ impl Builder {
     /// Puts words before the server's command, a program that becomes the server.
     pub fn behind<'a>(mut self, words: impl IntoIterator<Item = &'a str>) -> Builder {
         self.command.extend(words.into_iter().map(str::to_owned));
+        self
+    }
+
+    /// Runs this server binary, whatever `RL_TEST_SERVER` names.
+    pub fn binary(mut self, path: &Path) -> Builder {
+        self.binary = Some(path.into());
         self
     }
 
@@ -142,6 +149,7 @@ impl Server {
             sentinel: false,
             environment: Vec::new(),
             command: Vec::new(),
+            binary: None,
         }
     }
 
@@ -200,7 +208,10 @@ impl Server {
     fn spawn(&mut self) -> Result<(), String> {
         let output = fs::File::create(self.file("output.log")).expect("a file for the output");
         let mut words = [self.setup.command.clone(), wrapper()].concat();
-        words.push(program("RL_TEST_SERVER", "redis-server"));
+        words.push(match &self.setup.binary {
+            Some(path) => path.display().to_string(),
+            None => program("RL_TEST_SERVER", "redis-server"),
+        });
         let child = Command::new(&words[0])
             .args(&words[1..])
             .arg(self.file("redis.conf"))
