@@ -232,17 +232,20 @@ impl Server {
                 self.child = None;
                 return Err(self.log());
             }
-            // The port could be another server's, which may be gone at any moment.
-            let answer =
-                Client::connect(&self.url("")).map(|mut client| client.call("INFO server"));
-            if let Ok(Ok(info)) = answer
-                && text(&info).contains(&format!("process_id:{pid}\r"))
-            {
+            if self.answers(pid) {
                 return Ok(());
             }
             assert!(begun.elapsed() < patience(), "the server is not ready:\n{}", self.log());
             thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Whether the server has loaded its data and answers. The port could be another server's, which may be gone at any
+    /// moment.
+    fn answers(&self, pid: u32) -> bool {
+        let Ok(mut client) = Client::connect(&self.url("")) else { return false };
+        let info = client.call("PING").and_then(|_| client.call("INFO server"));
+        info.is_ok_and(|info| text(&info).contains(&format!("process_id:{pid}\r")))
     }
 
     fn wait_for_exit(&mut self) {
