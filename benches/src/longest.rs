@@ -55,6 +55,17 @@ pub fn measure(setup: &Setup, many: usize, tries: usize) -> Result<Vec<Call>, Bo
     Ok(found)
 }
 
+/// Runs commands, all of which succeed.
+fn run_all(client: &mut Client, mut commands: impl Iterator<Item = Words>) -> Result<(), String> {
+    loop {
+        let some: Vec<Words> = commands.by_ref().take(BATCH).collect();
+        if some.is_empty() {
+            return Ok(());
+        }
+        client.pipeline(some).into_iter().collect::<Result<Vec<_>, _>>()?;
+    }
+}
+
 struct Bench<'a> {
     client: Client,
     many: usize,
@@ -63,17 +74,6 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Runs commands, all of which succeed.
-    fn run_all(&mut self, mut commands: impl Iterator<Item = Words>) -> Result<(), Box<dyn Error>> {
-        loop {
-            let some: Vec<Words> = commands.by_ref().take(BATCH).collect();
-            if some.is_empty() {
-                return Ok(());
-            }
-            self.client.pipeline(some).into_iter().collect::<Result<Vec<_>, _>>()?;
-        }
-    }
-
     /// Times a command, which the server's statistics know by this name. `command` may set something
     /// up, which is not timed.
     fn time(
@@ -143,7 +143,10 @@ fn leases(_: &mut Server, bench: &mut Bench<'_>) -> Result<(), Box<dyn Error>> {
         words("RL.ACQUIREX").arg(key).arg(rule)
     };
     let window = format!("{}", soon(many).as_millis());
-    bench.run_all((1..many).map(|i| lease("some", &window, &format!("holder:{i}"), 1)))?;
+    run_all(
+        &mut bench.client,
+        (1..many).map(|i| lease("some", &window, &format!("holder:{i}"), 1)),
+    )?;
     bench.client.run(lease("some", "1h", "last", 1));
     bench.client.run("COPY some all");
     bench.client.run("RL.RELEASE all ID last");
@@ -185,7 +188,7 @@ fn set_policy(name: &str, options: &str) -> Words {
 
 fn policies(_: &mut Server, bench: &mut Bench<'_>) -> Result<(), Box<dyn Error>> {
     let many = bench.many;
-    bench.run_all((0..many).map(|i| set_policy(&name(i), "")))?;
+    run_all(&mut bench.client, (0..many).map(|i| set_policy(&name(i), "")))?;
     let on = format!("{} policies", number(many));
     bench.time("RL.POLICY LIST", &on, "rl.policy|list", |_, _| words("RL.POLICY LIST"))?;
     bench.time("INFO rl", &on, "info", |_, _| words("INFO rl"))?;
@@ -199,7 +202,8 @@ fn policies(_: &mut Server, bench: &mut Bench<'_>) -> Result<(), Box<dyn Error>>
     let end_ms = bench.client.time_ms() + soon(many).as_millis() as i64;
     for from in (0..many).step_by(BATCH) {
         let for_ms = (end_ms - bench.client.time_ms()).max(1);
-        bench.run_all(
+        run_all(
+            &mut bench.client,
             (from..from + BATCH).map(|i| set_policy(&name(i), &format!("FOR {for_ms}"))),
         )?;
     }
@@ -234,7 +238,7 @@ fn names(_: &mut Server, bench: &mut Bench<'_>) -> Result<(), Box<dyn Error>> {
     bench.client.run(format!("CONFIG SET rl.max-names {many}"));
     let named =
         |i| words("RL.ACQUIREX k").arg(format!("WINDOW 10d LIMIT 5 ALGO fixed NAME {}", name(i)));
-    bench.run_all((bench.tries..many).map(named))?;
+    run_all(&mut bench.client, (bench.tries..many).map(named))?;
     let on = format!("{} names", number(many));
     bench.time("a call under a new name", &on, "rl.acquirex", |_, turn| named(turn))?;
     bench.time("INFO rl", &on, "info", |_, _| words("INFO rl"))
@@ -247,16 +251,24 @@ fn top(_: &mut Server, bench: &mut Bench<'_>) -> Result<(), Box<dyn Error>> {
     };
     config(&mut bench.client, "capacity", capacity);
     config(&mut bench.client, "period", 86_400_000);
-    let call = |i| words(&format!("RL.ACQUIRE key:{i} WINDOW 1d LIMIT 0 ALGO fixed"));
-    bench.run_all((0..capacity).map(call))?;
+    let deny = |client: &mut Client| {
+        let call = |i| words(&format!("RL.ACQUIRE key:{i} WINDOW 1d LIMIT 0 ALGO fixed"));
+        run_all(client, (0..capacity).map(call))
+    };
+    deny(&mut bench.client)?;
     let on = format!("{} keys denied", number(capacity));
     bench.time("RL.TOP", &on, "rl.top", |_, _| words("RL.TOP"))?;
     let all = format!("RL.TOP COUNT {capacity}");
     bench.time(&all, &on, "rl.top", |_, _| words(&all))?;
-    bench.time("RL.TOP", &format!("{on}, after another capacity"), "rl.top", |client, turn| {
+    // It forgets them, once for each capacity.
+    let mut denied = Ok(());
+    let changed = format!("{on}, then another capacity");
+    bench.time("RL.TOP", &changed, "rl.top", |client, turn| {
+        denied = denied.clone().and(deny(client));
         config(client, "capacity", capacity - 1 - turn);
         words("RL.TOP")
-    })
+    })?;
+    Ok(denied?)
 }
 
 fn waiters(server: &mut Server, bench: &mut Bench<'_>) -> Result<(), Box<dyn Error>> {
