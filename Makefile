@@ -11,7 +11,7 @@ export RUSTUP_TOOLCHAIN := $(TOOLCHAIN)
 endif
 
 # Tests wait for their servers most of the time.
-export RUST_TEST_THREADS ?= $(shell expr 3 \* $$(nproc))
+export RUST_TEST_THREADS ?= $(shell expr 2 \* $$(nproc))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test test-timing test-matrix test-monitoring test-examples dist fuzz memcheck bench bench-core instructions pictures \

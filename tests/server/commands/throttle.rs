@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use testkit::{Client, Server, array, int, wait_for, wait_for_replica};
 
@@ -198,13 +198,14 @@ impl Quota {
 
     /// Waits for a moment at which the answer is the same a few ms earlier or later, since the two servers are not
     /// called in the same instant.
-    fn leave_edge(&self, client: &mut Client, quantity: u64) {
-        const NEAR_MS: i64 = 20;
+    /// Returns when it looked.
+    fn leave_edge(&self, client: &mut Client, quantity: u64) -> Instant {
         let Quota { key, max_burst, count, period } = self;
         let burst = max_burst + 1;
         let rule = format!("WINDOW {period}s LIMIT {count} ALGO bucket BURST {burst} COST");
         let interval_ms = 1000.0 * *period as f64 / *count as f64;
         wait_for("a moment between the edges", || {
+            let looked = Instant::now();
             let full_in_ms = peek(client, key, format!("{rule} 0")).reset_after;
             let told = peek(client, key, format!("{rule} {quantity}"));
             let next_permit_ms = full_in_ms as f64 % interval_ms;
@@ -216,10 +217,13 @@ impl Quota {
                 // The other server may be full a part of a millisecond later; after that both are exact.
                 thread::sleep(Duration::from_millis(2));
             }
-            (full_in_ms == 0 || is_between).then_some(())
-        });
+            (full_in_ms == 0 || is_between).then_some(looked)
+        })
     }
 }
+
+/// How far from an edge both servers are called, and up to which time after the look at it.
+const NEAR_MS: i64 = 20;
 
 #[test]
 fn random_calls_are_answered_as_by_redis_cell() {
@@ -241,9 +245,16 @@ fn random_calls_are_answered_as_by_redis_cell() {
             _ => 1,
         };
         let call = quota.call(quantity);
-        quota.leave_edge(&mut ours, quantity);
+        let looked = quota.leave_edge(&mut ours, quantity);
         let theirs = throttle(&mut cell, &call);
         let answer = throttle(&mut ours, &call);
+        if looked.elapsed() > Duration::from_millis(NEAR_MS as u64 / 2) {
+            // A busy machine called one of them too late. From now on they may differ.
+            for client in [&mut cell, &mut ours] {
+                client.run(format!("DEL {}", quota.key));
+            }
+            continue;
+        }
         assert_eq!(answer[..3], theirs[..3], "CL.THROTTLE {call}: {answer:?} and {theirs:?}");
         for (which, seconds, theirs) in
             [("wait", answer[3], theirs[3]), ("reset", answer[4], theirs[4])]
@@ -255,5 +266,6 @@ fn random_calls_are_answered_as_by_redis_cell() {
         limited += answer[0];
         calls += 1;
     }
+    assert!(calls > 1000, "{calls} calls were in time");
     assert!((calls / 10..calls * 9 / 10).contains(&limited), "{limited} of {calls} limited");
 }
