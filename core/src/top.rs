@@ -54,21 +54,21 @@ impl Top {
     /// The keys that occurred most over both periods, the most frequent first.
     pub fn most(&mut self, limit: usize, shape: Shape, now_ms: i64) -> Vec<Counted<'_>> {
         self.turn_over(shape, now_ms);
-        let (mut found, mut enough) = (Vec::new(), limit.max(1));
+        let wanted = limit.max(1);
+        // Counts of the keys found so far are final, so only the best of them are kept.
+        let mut found = Vec::new();
         for place in 0..self.present.ranking.len().max(self.previous.ranking.len()) {
             found.extend(self.ranked_at(place));
-            if found.len() < enough {
+            if found.len() < 2 * wanted {
                 continue;
             }
-            // Whether no other key can be among the most frequent. Checked rarely, since it looks
-            // at all keys found so far.
+            found.select_nth_unstable_by(wanted - 1, |a, b| order(a).cmp(&order(b)));
+            found.truncate(wanted);
+            // Whether no other key can be among the most frequent.
             let others = self.present.behind(place + 1) + self.previous.behind(place + 1);
-            let (_, last, _) = found
-                .select_nth_unstable_by_key(limit.max(1) - 1, |counted| Reverse(counted.count));
-            if last.count > others {
+            if found.last().is_some_and(|last| last.count > others) {
                 break;
             }
-            enough *= 2;
         }
         if limit < found.len() {
             found.select_nth_unstable_by(limit, |a, b| order(a).cmp(&order(b)));

@@ -47,7 +47,7 @@ fn fill(client: &mut Client) {
     for reply in client.pipeline((0..500).map(|i| acquire(&format!("k{i}"), RULE))) {
         reply.expect("a grant");
     }
-    for i in 0..30 {
+    for i in 0..100 {
         client.run(words(&format!("SET long{i}")).arg(vec![b'x'; 1_000_000]));
     }
 }
