@@ -1,7 +1,5 @@
 //! The keys that were denied most in the present period and in the one before.
 
-use std::cmp::Reverse;
-
 mod sketch;
 
 pub use self::sketch::{Counted, KEY_BYTES};

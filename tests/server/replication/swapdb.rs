@@ -18,10 +18,15 @@ fn start_primary() -> Server {
 
 /// Such a replica, which looks after its clients often while it loads.
 fn start_replica() -> Server {
-    Server::builder()
+    let replica = Server::builder()
         .conf("repl-diskless-load swapdb")
         .conf("loading-process-events-interval-bytes 1024")
-        .start()
+        .start();
+    // With a channel of its own the RDB goes on coming when the primary was killed. Not every server knows these.
+    for name in ["repl-rdb-channel", "dual-channel-replication-enabled"] {
+        let _ = replica.client().call(format!("CONFIG SET {name} no"));
+    }
+    replica
 }
 
 fn follow(replica: &Server, primary: &Server) {
