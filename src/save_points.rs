@@ -1,12 +1,12 @@
 //! How many changes the server is told of for its save points.
 //!
 //! `save 60 10000` saves the dataset 60 s after the last save if it has changed 10,000 times since.
-//! Telling the server of one change takes 1,950 instructions, a fifth of a grant, and the server needs
-//! to know no more than that there were enough. So the module tells it of as many
-//! changes as the highest of the save points asks for, and then of no more until the next save.
+//! Telling the server of one change takes 1,950 instructions, a fifth of a grant, and the server
+//! only needs to know that there were enough. So the module tells it of as many changes as the
+//! highest save point asks for, and of no more until the next save.
 //!
-//! `rdb_changes_since_last_save` in `INFO` therefore counts all changes up to that number, at least up
-//! to [`AT_LEAST`], and may stop there.
+//! `rdb_changes_since_last_save` in `INFO` therefore counts all changes up to that number, at least
+//! up to [`AT_LEAST`], and may stop there.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 

@@ -458,6 +458,7 @@ impl World {
             terms.upto = upto.min(MAX_PERMITS / dearest);
         }
 
+        let ahead: Vec<_> = keys.iter().map(|&i| self.primary[i].clone()).collect();
         for &i in &keys {
             self.pull_back(i);
         }
@@ -475,6 +476,7 @@ impl World {
         assert_eq!(again, answer, "{}", context());
         self.check_peek(&keys, &asks, &terms, &answer);
         self.check_plain(&keys, &asks, &terms, &answer);
+        self.check_ahead(ahead, &keys, &asks, &terms, &answer);
         let Answer { decision, verdicts, effects, .. } = answer;
         assert_eq!(verdicts, expected.verdicts, "{}", context());
         assert_eq!(decision, expected.decision, "{}", context());
@@ -555,6 +557,29 @@ impl World {
             let denying = (0..keys.len()).filter(|key| verdicts[*key].granted == 0);
             assert_eq!(heard.denied_by, denying.collect::<Vec<_>>(), "{at}: short");
         }
+    }
+
+    /// A call corrects limiters that are ahead of the clock by itself, and a look reads them corrected.
+    fn check_ahead(
+        &self,
+        mut ahead: Vec<Option<Limiter>>,
+        keys: &[usize],
+        asks: &[Ask],
+        terms: &Terms<'_>,
+        whole: &Answer,
+    ) {
+        let mut expected: Vec<_> = keys.iter().map(|&i| self.primary[i].clone()).collect();
+        if ahead == expected {
+            return;
+        }
+        for (limiter, effect) in expected.iter_mut().zip(&whole.effects) {
+            effect.iter().for_each(|effect| limiter.get_or_insert_default().apply(effect));
+        }
+        let answer = (whole.decision, whole.verdicts[whole.decision.binding]);
+        let mut limiters = InMemory::new(&mut ahead, asks, terms.now_ms);
+        assert_eq!(peek(&limiters, terms, &mut ()), answer, "{}: ahead", self.at);
+        assert_eq!(limiters.acquire(terms, &mut ()), answer, "{}: ahead", self.at);
+        assert_eq!(ahead, expected, "{}: ahead", self.at);
     }
 
     /// What holds of a key that was just written.
